@@ -41,6 +41,13 @@ options:
       The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links, or names of hosts.
     type: dict
     default: {}
+  running_before:
+    description: The running configurations before the run that is proved, as O(running), for RV(worse).
+    type: dict
+  nics_before:
+    description: The NICs before the run that is proved, as O(nics).
+    type: dict
+    default: {}
   hosts:
     description:
       - C(roce_host_nics) by host, as M(sailloft.fleet.roce_switch_config) takes it. A NIC without C(cable_m) keeps the
@@ -79,6 +86,13 @@ first:
   description: The first fault as a sentence; "" if there is none.
   returned: as RV(holds)
   type: str
+worse:
+  description: >-
+    The claims that do not hold and did hold, or failed with another value, before the run; all that do not hold without
+    O(running_before).
+  returned: as RV(holds)
+  type: list
+  elements: str
 counts:
   description: How many claims held, failed and did not apply.
   returned: as RV(holds)
@@ -99,7 +113,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove, worse
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
@@ -115,7 +129,9 @@ def main() -> None:
             "asics": {"type": "dict"},
             "running": {"type": "dict", "required": True},
             "hosts": {"type": "dict"},
+            "running_before": {"type": "dict"},
             "nics": {"type": "dict", "default": {}},
+            "nics_before": {"type": "dict", "default": {}},
             "applications": {"type": "dict", "default": {}},
         },
         returned=("path", "name", "policy", "asics"),
@@ -125,6 +141,7 @@ def main() -> None:
     def work() -> dict[str, Any]:
         proof, first = prove(params)
         result = {**written(proof, page(proof), params["path"], module.check_mode), "first": first}
+        result["worse"] = worse(proof, params)
         return result if proof.holds else {**result, "msg": f"{first}; see {result['files'][1]}"}
 
     finish(module, work)

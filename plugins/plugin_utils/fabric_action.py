@@ -32,10 +32,12 @@ VALUES: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "running": lambda variables: variables.get("roce_switch_running"),
     "nics": lambda variables: nics_of(variables.get("roce_host_read")),
     "nics_wanted": lambda variables: nics_of(variables.get("roce_host_planned")),
+    "running_before": lambda variables: variables.get("__roce_switch_backup"),
+    "nics_before": lambda variables: nics_of(variables.get("__roce_switch_nics_before")) or {},
     "applications": lambda variables: variables.get("roce_host_applications", []),
 }
 # Options that a host may lack; the module checks the others.
-READINGS = ("running", "nics", "nics_wanted")
+READINGS = ("running", "running_before", "nics", "nics_wanted")
 
 
 def by_name(option: str, names: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,8 +26,8 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     switch beyond --limit), and says so. Raises FabricError.
     """
     bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
-    compared = configs.compared(bare)
-    wanted, running = configs.wanted_switches(bare), configs.running_texts(params["running"])
+    wanted, seen = configs.wanted_and_seen(bare, to_change=False)
+    compared, running = configs.compare(wanted, seen), configs.running_texts(params["running"])
     claims_made: list[Claim] = []
     for name, differences in compared["differences"].items():
         claim = f"{name}: its configuration"
@@ -54,7 +54,8 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     first = next(
         (difference["message"] for differences in compared["differences"].values() for difference in differences), ""
     )
-    parts = list(report.requested_parts({**params, "paths": [], "rdma_class": None, "thresholds": True}))
+    requested = {**params, "paths": [], "rdma_class": None, "thresholds": True}
+    parts = list(report.requested_parts(requested, with_changes=False))
     read = {*params["running"], *params["nics"]}
     known_parts = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
     unread = {device for part in parts if part.layer != FABRIC for device in _devices(part)} - read
@@ -66,6 +67,23 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     if not first and any(claim.holds is False for claim in claims_made):
         first = report.message(len(known_parts), claims_made)
     return Proof(params["name"], "One RoCE policy, from host to host", params["name"], claims_made), first
+
+
+def worse(proof: Proof, params: Mapping[str, Any]) -> list[str]:
+    """Return the claims of ``proof`` that fail and did not fail in the same way before the run. Raises FabricError.
+
+    ``params``: those of ``prove``, with the readings before the run as running_before and nics_before; without them,
+    all claims that fail are returned.
+    """
+    failures = _failures(proof)
+    if failures and params["running_before"]:
+        earlier = {**params, "running": params["running_before"], "nics": params["nics_before"]}
+        failures -= _failures(prove(earlier)[0])
+    return sorted({claim for claim, _seen in failures})
+
+
+def _failures(proof: Proof) -> set[tuple[str, str]]:
+    return {(claim.claim, repr(claim.seen)) for claim in proof.claims if claim.holds is False}
 
 
 def _by_reason(wanted: Switch, not_held: Mapping[str, str]) -> dict[str, list[str]]:

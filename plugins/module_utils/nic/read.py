@@ -100,6 +100,13 @@ def _interface(system: System, name: str) -> str:
     ]
     if len(interfaces) != 1:  # software devices have no PCI device; other devices may have several interfaces
         interfaces = [_quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
+    bond = _quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0")
+    members = _quiet(system, f"{NETWORK}/{bond}/bonding/slaves") if bond else None
+    if members:
+        raise HostError(
+            f"{name}: it is one RDMA device over {bond}, the bond of {members}, of which only one would be set",
+            "use an RDMA device for each port, without the bond, or leave it out of roce_host_nics",
+        )
     if not interfaces[0] or not system.exists(f"{NETWORK}/{interfaces[0]}"):
         raise HostError(
             f"{name}: it has no network interface, through which its QoS is set", f"see 'rdma link show {name}/1'"

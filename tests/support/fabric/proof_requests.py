@@ -14,7 +14,9 @@ from roce_path import nic
 from sonic_configs import default_config
 from switches import OWN_ASICS, PORTS
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
@@ -46,6 +48,15 @@ def params(system: str, policy: dict[str, Any] | None = None, **changes: Any) ->
         "hosts": None,
         "running": {name: running(system, each) for name, each in wanted.items()},
         "nics": {host: {"mlx5_0": data} for host in ("gpu1", "gpu2")},
-        "applications": {"gpu1": [{"name": "NCCL", "tos": 106, "queue_pairs": 4}]},
+        "applications": {host: [{"name": "NCCL", "tos": 106, "queue_pairs": 4}] for host in ("gpu1", "gpu2")},
         **changes,
     }
+
+
+def judged(system: str, text: str) -> tuple[list[dict[str, Any]], list[Any], str]:
+    """Return the faults of the path, and the failed claims and first failure of the proof, if spine1 has ``text``."""
+    request = params(system)
+    request["running"]["spine1"] = text
+    path = report.checked({**request, "paths": [], "rdma_class": None, "thresholds": True})
+    proof, first = prove(request)
+    return path["faults"], [claim for claim in proof.claims if claim.holds is False], first

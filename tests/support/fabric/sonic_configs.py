@@ -43,7 +43,7 @@ def default_config(ports: tuple[str, ...] = PORTS) -> dict[str, Any]:
                 "alias": f"etp{at}",
                 "lanes": ",".join(str(4 * at + lane) for lane in range(4)),
                 "mtu": "9100",
-                "speed": "100000",
+                "speed": "400000",
             }
             for at, port in enumerate(ports)
         },

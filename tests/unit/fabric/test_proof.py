@@ -69,7 +69,7 @@ def test_an_ambiguous_configuration_is_named():
 def test_a_device_that_was_not_read_neither_holds_nor_fails():
     request = params("sonic")
     del request["running"]["leaf2"]
-    del request["nics"]["gpu2"]
+    del request["nics"]["gpu2"], request["applications"]["gpu2"]
     proof, first = prove(request)
     assert first == ""
     assert told(proof, None) == [

@@ -133,7 +133,7 @@ REFUSED = {
     ),
     "node_image_store": (STORE, NO_STORE),
     "roce_fabric_drift": ({"path": "/nowhere", "switches": {}, "running": {"leaf1": ""}}, NO_SWITCHES),
-    "roce_fabric_proof": ({"path": "/nowhere", "switches": {}, "running": {}}, NO_SWITCHES),
+    "roce_fabric_proof": ({"path": "/nowhere", "switches": {}, "running": {}}, "running: it is empty; "),
     "roce_path_info": ({"switches": {}, "running": {}, "nics": {}}, NO_SWITCHES),
     "roce_switch_config": ({"switches": {}}, NO_SWITCHES),
     "vsphere_gpu_vm": ({"domains": []}, NO_LOGIN),

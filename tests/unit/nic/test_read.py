@@ -173,6 +173,14 @@ def test_representors_are_not_the_interface_of_a_device(host, port_name, interfa
     assert one(system).nic.interface == interface
 
 
+def test_a_device_over_a_bond_is_refused_with_its_ports(host):
+    """Of an mlx5_bond_0 only the first port would be set, and bond0 would keep its MTU."""
+    system = host()
+    system.put("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "bond0\n")
+    system.put("/sys/class/net/bond0/bonding/slaves", "ens1np0 ens1np1\n")
+    assert refusal(system, "mlx5_0") == Mentions("mlx5_0", "bond0", "ens1np1")
+
+
 @pytest.mark.parametrize("name", ["gone", ""])
 def test_a_device_without_an_interface_is_refused(host, name):
     system = host()

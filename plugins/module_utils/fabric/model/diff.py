@@ -94,7 +94,7 @@ def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list
             continue
         key = id(qos), id(seen_qos)
         if key not in compared:
-            compared[key] = list(_port_differences(qos, seen_qos, not_held))
+            compared[key] = list(port_differences(qos, seen_qos, not_held))
         for difference in compared[key]:
             ports_by_difference.setdefault(difference, []).append(name)
     result = [Difference(tuple(ports), *texts) for texts, ports in ports_by_difference.items()]
@@ -107,7 +107,8 @@ def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list
     return result
 
 
-def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str]) -> Iterator[tuple[str, str, str]]:
+def port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield how a port differs from the wanted one: the setting, its wanted and its seen value in words."""
     for port_field in fields(PortQos):
         wanted_value, seen_value = getattr(wanted, port_field.name), getattr(seen, port_field.name)
         if port_field.name in not_held or wanted_value == seen_value:

@@ -8,8 +8,11 @@ be compared. None always means "not set, or not visible there"; the path check d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional  # Python 3.9 has no X | Y in expressions
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 
 DSCPS = 64  # RFC 2474: 6 bits
 CLASSES = 8  # IEEE 802.1Q: priorities; also the number of traffic classes, and of these systems' unicast queues
@@ -57,17 +60,24 @@ class Headroom:
 
 
 @dataclass(frozen=True)
-class Pools:
-    """The ingress pools that a switch was planned for, in bytes, in the form of its configuration.
+class Buffers:
+    """The buffers that a switch has, in bytes, as read.
 
-    ``lossless_bytes``: the minimum of the lossless pool. ``headroom_bytes``: the headroom pool that the ports share; 0
-    where each port has its own headroom. ``ingress_bytes``: the maximum of all ingress pools together, beside the
-    ports' own headroom; None where the ports share a headroom pool.
+    ``lossless_bytes``: the ingress pool of lossless packets, without headroom; None where the switch sizes it.
+    ``headroom_pool_bytes``: what the headroom of all ports shares; 0 where each port has its own. ``lossy_bytes``: the
+    other ingress pools. ``egress_bytes``: the largest egress pool. ``headroom``: the profiles that its vendor's
+    software made, by speed in Gbit/s and longest cable in metres. ``ports_xoff_bytes``: the xoff of one priority of all
+    ports, each by the profile of its speed and configured cable. ``refusal``: why these buffers hold no lossless
+    class; None where they do.
     """
 
-    lossless_bytes: int
-    headroom_bytes: int
-    ingress_bytes: int | None = None
+    lossless_bytes: int | None = None
+    headroom_pool_bytes: int = 0
+    lossy_bytes: int = 0
+    egress_bytes: int = 0
+    headroom: Mapping[tuple[int, int], Headroom] = field(default_factory=dict)
+    ports_xoff_bytes: int = 0
+    refusal: FabricError | None = None
 
 
 @dataclass(frozen=True)
@@ -121,14 +131,30 @@ class PortQos:
 
 
 @dataclass(frozen=True)
+class Override:
+    """A statement that can change what packets get, in a way that no field of PortQos shows.
+
+    ``statement``: as in the configuration. ``effect``: what it can change, a word of syntax/overrides.py. ``ports``:
+    the ports or port channels that it concerns; empty for the whole switch.
+    """
+
+    statement: str
+    effect: str
+    ports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Switch:
     """A switch's QoS, wanted or as read. ``ports`` are by the switch's own names, in the inventory's order.
 
     ``ecmp_fields``: the fields of ECMP_FIELDS that the hash over equal paths uses; None where they cannot be seen.
     ``queue_buffer_bytes``: the bytes that one queue can fill, for systems whose thresholds are in percent of it
-    (junos); None for all others. ``pools``: the pools that a planned switch must have, where its system has its own
-    pools (sonic), else None. ``shares``: the same for a system that divides its buffer in percent, where the division
-    is not rendered (junos).
+    (junos); None for all others. ``own_headroom``: each port has its own headroom, because no pool holds it; of a
+    planned switch. ``shares``: the division that a planned switch must have, of a system that divides its buffer in
+    percent where this is not rendered (junos). ``buffers``: those of a switch as read; None where they are not shown.
+
+    ``speeds_gbit_s``: of each port; of a switch as read, where a speed is configured. Only read, never wanted or
+    compared: ``overrides``; ``lags``: the members of each port channel.
     """
 
     name: str
@@ -136,8 +162,12 @@ class Switch:
     ports: dict[str, PortQos] = field(default_factory=dict)
     ecmp_fields: tuple[str, ...] | None = None  # sorted
     queue_buffer_bytes: int | None = None
-    pools: Pools | None = None
+    own_headroom: bool = field(default=False, compare=False)
     shares: BufferShares | None = None
+    overrides: tuple[Override, ...] = field(default=(), compare=False)
+    speeds_gbit_s: Mapping[str, int] = field(default_factory=dict, compare=False)
+    lags: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    buffers: Buffers | None = field(default=None, compare=False)
 
     def distinct_ports(self) -> list[PortQos]:
         """Return each object of ``ports`` once: most ports of a switch are alike."""

@@ -61,8 +61,6 @@ class SwitchSystem:
     # ASIC's pools. None: the pools are the ASIC's.
     buffer_shares: BufferShares | None = None
     default_shares: BufferShares | None = None
-    # Whether ``Switch.pools`` has the requirements for the system's pools.
-    has_pools: bool = False
     # Whether a port's ``dscp_to_class`` is for the packets that leave by it, not those that enter by it.
     classifies_at_egress: bool = False
     # boot_configuration(text, name), for a system whose reboot loses the change: what save.yml makes it apply at every
@@ -70,3 +68,5 @@ class SwitchSystem:
     boot_configuration: Callable[[str, str], str] | None = None
     # Whether the switch itself saves every change, so that there is no save.yml.
     saves_with_change: bool = False
+    # Whether all that a policy sets is in the terms of ``qos``, so that equal terms need no change.
+    has_only_qos: bool = False

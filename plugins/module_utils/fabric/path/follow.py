@@ -23,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, switch_checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Reasons, fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Reasons, fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
@@ -33,6 +33,7 @@ APPLICATION, SENDER, SWITCH, RECEIVER, CNP, FABRIC = "application", "sender", "s
 AS_PLANNED = "as the policy says"
 NO_REASONS: Reasons = {}
 UNREAD = (fault("it was read back", "its settings", None, "nothing is known of it"),)
+NO_APPLICATION = "roce_host_applications names no application, so what its packets carry is not known"
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,15 @@ class PathHost:
 
 @dataclass(frozen=True)
 class ReadBack:
-    """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared."""
+    """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared.
+
+    ``undoing``: what can undo the policy, by switch and port; of the whole switch by switch and "".
+    """
 
     hosts: Mapping[str, PathHost]
     switches: Mapping[str, Switch]
     planned: Mapping[str, Switch] = field(default_factory=dict)
+    undoing: Mapping[End, tuple[Claim, ...]] = field(default_factory=dict)
 
 
 class Part(NamedTuple):
@@ -96,6 +101,8 @@ class Checker:
 
     def applications(self, host: str) -> Iterator[Part]:
         """Return the applications on ``host``, except those whose DSCP is another class's."""
+        if host in self.seen.hosts and not self._host(host).applications:
+            yield Part(APPLICATION, host, (unseen("an application's traffic class", self.rdma.tos, NO_APPLICATION),))
         other_dscps = [rdma_class.dscp for rdma_class in self.policy.classes if rdma_class != self.rdma]
         for app in self._host(host).applications:
             if dscp_of(app.tos) in other_dscps:
@@ -128,9 +135,18 @@ class Checker:
             yield self._port(CNP, ingress, "in", self._cnp_ingress)
         yield self._port(CNP, egress, "out", self._cnp_egress)
 
+    def undoing(self, end: End) -> Iterator[Part]:
+        """Yield a part if something can undo the policy on a port, or on a whole switch (port "")."""
+        if end in self.seen.undoing:
+            yield Part(SWITCH, str(end).strip(), self.seen.undoing[end])
+
     def ecmp(self, switch: str) -> Iterator[Part]:
-        """Check how a switch spreads flows. Yield no part if it was not read; its ports' parts report that."""
+        """Check how a switch spreads flows, and what can undo its policy.
+
+        Yield no part if it was not read; its ports' parts report that.
+        """
         seen_switch = self.seen.switches.get(switch)
+        yield from self.undoing(End(switch, ""))
         if seen_switch is not None:
             reasons = _not_held(self._system(switch))
             yield self._part(SWITCH, switch, switch_checks.ecmp, seen_switch.ecmp_fields, reasons)
@@ -162,9 +178,11 @@ class Checker:
         yield from switch_checks.ingress(port, self.rdma, self.policy, _not_held(system), plan)
 
     def _egress(self, system: SwitchSystem | None, port: PortQos, plan: PortQos | None) -> Iterator[Claim]:
-        if _classifies_at_egress(system):
-            yield from switch_checks.classification(port, self.rdma)
-        yield from switch_checks.egress(port, self.rdma, self.policy, _not_held(system), plan)
+        findings = [*switch_checks.classification(port, self.rdma)] if _classifies_at_egress(system) else []
+        findings += switch_checks.egress(port, self.rdma, self.policy, _not_held(system), plan)
+        yield from findings
+        if plan and self.rdma is self.policy.classes[0] and not any(finding.holds is False for finding in findings):
+            yield from switch_checks.as_planned(port, plan, self.policy, _not_held(system))
 
     def _cnp_ingress(self, _system: object, port: PortQos, _plan: object) -> Iterator[Claim]:
         return switch_checks.cnp_classification(port, self.policy)
@@ -217,18 +235,19 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
     """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back."""
     hops = fabric.shortest_hops(start, goal)
     hops_back = fabric.shortest_hops(goal, start)
-    parts = [*checker.applications(start.device), checker.sender(start)]
+    parts = [*checker.applications(start.device), *checker.undoing(start), checker.sender(start)]
     entered_ports: set[End] = set()
     left_ports: set[End] = set()
     for hop in hops:
         ingress, egress = End(hop.switch, hop.ingress), End(hop.switch, hop.egress)
         if ingress not in entered_ports:
             entered_ports.add(ingress)
-            parts += [*checker.link(fabric.peer[ingress], ingress), *checker.ecmp(hop.switch), checker.ingress(ingress)]
+            parts += [*checker.link(fabric.peer[ingress], ingress), *checker.ecmp(hop.switch)]
+            parts += [*checker.undoing(ingress), checker.ingress(ingress)]
         if egress not in left_ports:
             left_ports.add(egress)
-            parts.append(checker.egress(egress))
-    parts += [*checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
+            parts += [*checker.undoing(egress), checker.egress(egress)]
+    parts += [*checker.link(fabric.peer[goal], goal), *checker.undoing(goal), checker.receiver(goal)]
     for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
     return _deduplicated([*parts, checker.reactor(start)])
@@ -244,13 +263,16 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     ports = [end for end in ends if end.device in fabric.switches]
     for host in fabric.hosts():
         yield from _deduplicated(checker.applications(host))
-    yield from map(checker.sender, nics)
+    for nic in nics:
+        yield from checker.undoing(nic)
+        yield checker.sender(nic)
     for end, peer in fabric.links():
         yield from checker.link(end, peer)
         yield from checker.link(peer, end)
     for switch in sorted(fabric.switches):
         yield from checker.ecmp(switch)
     for port in ports:
+        yield from checker.undoing(port)
         yield checker.ingress(port)
         yield checker.egress(port)
     yield from map(checker.receiver, nics)

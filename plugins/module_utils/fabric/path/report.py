@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -19,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     Part,
@@ -30,8 +32,23 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     survey,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import parse_running
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
+    buffers_of,
+    left_to_change,
+    parse_running,
+    running_texts,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import (
+    HOST,
+    SwitchSpec,
+    links_of,
+    read_switches,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import (
+    LINE_RATE,
+    LINE_RATE_WRONG,
+    problems,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
@@ -72,16 +89,24 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def requested_parts(params: Mapping[str, Any]) -> Iterator[Part]:
-    """Return all parts of the paths that the module's ``params`` request, in their order. Raises FabricError."""
+def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Iterator[Part]:
+    """Return all parts of the paths that the module's ``params`` request, in their order. Raises FabricError.
+
+    ``with_changes``: also what the policy would still change on a switch whose terms of ``qos`` are as planned.
+    """
     policy = read_policy(params["policy"])
     specs = read_switches(params["switches"], None, params["asics"])
-    fabric = Fabric(_links(specs), [spec.name for spec in specs])
-    planned = plan(policy, specs)
+    fabric = Fabric(links_of(specs), [spec.name for spec in specs])
+    switches = parse_running(params["running"], params["switches"])
+    planned = plan(policy, specs, buffers_of(switches))
     seen = ReadBack(
         _hosts(params["nics"], params["applications"], params["hosts"]),
-        _share_equal_ports(parse_running(params["running"], params["switches"])),
+        _share_equal_ports(switches),
         planned if params["thresholds"] else {},
+        {
+            **_undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {}),
+            **_slow_nics(specs, params["nics"]),
+        },
     )
     for rdma in _classes(policy, params["rdma_class"]):
         checker = Checker(policy, rdma, seen)
@@ -103,6 +128,45 @@ def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
     return f"{faults[0]}: {faults[0].reason}{more_faults}"
 
 
+def _undoing(
+    specs: list[SwitchSpec], switches: Mapping[str, Switch], planned: Mapping[str, Switch], running: Mapping[str, Any]
+) -> dict[End, tuple[Claim, ...]]:
+    """Return what can undo the policy, by switch and port; of the whole switch by switch and "".
+
+    ``running``: the texts to compare with the plan in settings that the terms of ``qos`` do not distinguish, unless one
+    is the plan itself, which lacks what the image has.
+    """
+    faults: dict[End, tuple[Claim, ...]] = {}
+    for spec in specs:
+        seen = switches.get(spec.name)
+        for ports, *texts in problems(seen, spec.speeds_gbit_s) if seen else ():
+            for port in ports or ("",):
+                end = End(spec.name, port)
+                faults[end] = (*faults.get(end, ()), fault(*texts))
+        text = running.get(spec.name)
+        if seen is None or text is None or spec.system.has_only_qos or text == spec.system.render(planned[spec.name]):
+            continue
+        if not differences(planned[spec.name], seen, spec.system.not_held):
+            for change in left_to_change(planned, running_texts({spec.name: text}), spec.name):
+                finding = fault(change["what"], change["wanted"], change["seen"], "the plan does not hold without it")
+                faults[End(spec.name, "")] = (*faults.get(End(spec.name, ""), ()), finding)
+    return faults
+
+
+def _slow_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, tuple[Claim, ...]]:
+    """Return the NICs whose link has another speed than the inventory says."""
+    faults: dict[End, tuple[Claim, ...]] = {}
+    for spec in specs:
+        for port in spec.ports.values():
+            peer = port.peer
+            reading = (nics.get(peer.name) or {}).get(peer.port) if peer and peer.kind == HOST else None
+            speed = reading.get("speed_gbit_s") if isinstance(reading, Mapping) else None
+            if peer and speed not in (None, port.speed_gbit_s):
+                texts = LINE_RATE, f"{port.speed_gbit_s} Gbit/s", f"{speed} Gbit/s", LINE_RATE_WRONG
+                faults[End(peer.name, peer.port)] = (fault(*texts),)
+    return faults
+
+
 def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
     """Return ``seen`` with one object for ports that are alike, whatever their switch."""
     first_equal: dict[int, PortQos] = {}
@@ -117,13 +181,6 @@ def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
         name: replace(switch, ports={port_name: port(qos) for port_name, qos in switch.ports.items()})
         for name, switch in seen.items()
     }
-
-
-def _links(specs: list[SwitchSpec]) -> Iterator[tuple[End, End]]:
-    for spec in specs:
-        for name, port in spec.ports.items():
-            if port.peer is not None:
-                yield End(spec.name, name), End(port.peer.name, port.peer.port)
 
 
 def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:

@@ -9,7 +9,9 @@ the part is as the policy says, so that a fabric of thousands of parts is checke
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import port_differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Ecn,
     Headroom,
@@ -28,6 +30,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 
 # Thresholds differ only by rounding, unless one has a wrong unit (bytes, kB, KiB, cells of about 250 bytes).
 WRONG_UNIT_RATIO = 100
+
+
+def as_planned(port: PortQos, planned: PortQos, policy: Policy, reasons: Reasons) -> Iterator[Claim]:
+    """Check what no other check covers: that other traffic's classes and queues, and all headroom, are as planned."""
+    checked_dscps = {policy.cnp.dscp, *(rdma_class.dscp for rdma_class in policy.classes)}
+    checked_queues = {policy.cnp.queue, *(rdma_class.queue for rdma_class in policy.classes)}
+    compared = replace(
+        planned,
+        dscp_to_class=tuple(
+            planned.dscp_to_class[dscp] if dscp in checked_dscps else traffic_class
+            for dscp, traffic_class in enumerate(port.dscp_to_class)
+        ),
+        queues=tuple(
+            planned.queues[number] if number in checked_queues else queue for number, queue in enumerate(port.queues)
+        ),
+        headroom=port.headroom,
+    )
+    for setting, wanted, seen in port_differences(planned, compared, reasons):
+        yield fault(setting, wanted, seen, "the plan's thresholds and shares do not hold")
 
 
 def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Claim]:

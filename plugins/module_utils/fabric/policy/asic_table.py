@@ -8,8 +8,9 @@ Vendors publish little of this data. The values are from the files that they shi
 sonic-buildimage (github.com/sonic-net/sonic-buildimage) as of 086b03bd70 (2026-08-23), each with the last commit that
 changed it.
 
-- ``buffer_bytes``: the most that lossless packets can use: the size of ``egress_lossless_pool``; where egress has a
-  pool for each half of the chip, the size of the ingress pool.
+- ``buffer_bytes``: the size of the largest pool that a vendor's file gives a switch with this chip. Broadcom's: of
+  Arista-7260CX3-C64 (``buffers_defaults_t1.j2``), Quanta-IX9-32X (t0), Arista-7060X6-64PE-C256S2 (t0), Quanta-IX7-32X
+  (t1); of the others and NVIDIA's the row's own file.
 - ``pool_bytes`` and ``headroom_pool_bytes``: ``size`` and ``xoff`` of ``ingress_lossless_pool`` in the file for leaf
   switches (``buffers_defaults_t0.j2``). PFC pauses when the use of this pool is too high. Without ``xoff`` there is no
   headroom pool: each port has its own headroom beside the pools. Broadcom's ``size`` includes ``xoff`` on some chips
@@ -22,10 +23,10 @@ changed it.
   (``speed_overhead`` in sonic-swss, cfgmgr/buffer_headroom_mellanox.lua). There, a pause ends 9,216 or 8,192 bytes
   below the point where it began. ``threshold`` is the exponent of alpha; NVIDIA's is always 0.
 - ``formula``: NVIDIA's images compute headroom (SONIC_BUFFER_MODEL=dynamic, platform/mellanox/rules.mk, 8ffa0fad9e)
-  with cfgmgr/buffer_headroom_mellanox.lua (sonic-swss, 422271e7e, 2026-08-01). Only Spectrum-4's rows follow that
-  formula. The rows of the older chips are from 2020 and assume that the peer obeys a pause within 3.8 KiB, but
-  IEEE 802.3 allows up to 905 quanta, so some rows are less than the worst-case arrival. Therefore xoff is computed with
-  the formula.
+  with cfgmgr/buffer_headroom_mellanox.lua (sonic-swss, 422271e7e, 2026-08-01). The rows are from its earlier versions:
+  Spectrum-4's count all packets as small, and those of the older chips assume that the peer obeys a pause within
+  3.8 KiB, but IEEE 802.3 allows up to 905 quanta. Therefore xoff is computed with the formula, and a row gives only the
+  priority's own part.
 - ``sizes_pools``: the same images size the ingress pools from what headroom leaves (cfgmgr/buffer_pool_mellanox.lua,
   same commit), half for each.
 - ``lossless_classes``: SONiC makes these profiles for two priorities, 3 and 4 (files/build_templates/qos_config.j2).
@@ -45,10 +46,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 
 
 class Formula(Enum):
-    """The way a vendor computes xoff from speed, cable and MTU. ``value``: bytes kept on a tile for each Gbit/s."""
+    """The way a vendor computes xoff from speed, cable and MTU.
 
-    SPECTRUM = 0
-    SPECTRUM4 = 15  # kb_on_tile: Gbit/s x 120 / 8
+    ``value``: bytes kept on a tile for each Gbit/s, and bytes added for the ASIC's own accounting.
+    """
+
+    SPECTRUM = 0, 0
+    SPECTRUM4 = 15, 0  # kb_on_tile: Gbit/s x 120 / 8; also Spectrum-5
+    SPECTRUM6 = 0, 18 * 1024  # spectrum6_headroom_compensation
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ class Asic:
     formula: Formula | None = None
     sizes_pools: bool = False
     alpha_exponent: int | None = None
+    vendor_headroom_bytes: int = 0  # what the vendor's own configuration of a switch takes from the headroom pool
 
     @property
     def shared_bytes(self) -> int:
@@ -254,9 +260,79 @@ _ROWS = (
         "buffers_defaults_t0.j2 (c076c12431); an SN5610N has less; cell: platform/mellanox/asic_table.j2 (fb4dee11da)",
     ),
     Asic(
+        name="spectrum5",
+        title="NVIDIA Spectrum-5",
+        buffer_bytes=136_209_408,
+        pool_bytes=103_732_224,
+        cell_bytes=192,
+        lossless_classes=2,
+        unicast_queues=CLASSES,
+        formula=Formula.SPECTRUM4,
+        sizes_pools=True,
+        headroom=_parse_rows(
+            """
+            10      5   39936 19456   20480
+            25      5   40960 19456   21504
+            50      5   46080 19456   26624
+            100     5   63488 19456   44032
+            200     5   69632 19456   50176
+            400     5  105472 19456   86016
+            10    300   43008 19456   23552
+            25    300   50176 19456   30720
+            50    300   65536 19456   46080
+            100   300  103424 19456   83968
+            200   300  149504 19456  130048
+            400   300  263168 19456  243712
+            10   1000   53248 19456   33792
+            25   1000   73728 19456   54272
+            50   1000  112640 19456   93184
+            100  1000  196608 19456  177152
+            200  1000  336896 19456  317440
+            400  1000  638976 19456  619520
+            """,
+            _nvidia,
+        ),
+        source="device/mellanox/x86_64-nvidia_sn5640-r0/Mellanox-SN5640-C512S2: pg_profile_lookup.ini (d6dba91389; its "
+        "size is without xoff, because its ports share a headroom pool), buffers_defaults_t0.j2 (c237d88fbc), whose "
+        "queues are all lossy, as those of all its SKUs; cell: platform/mellanox/asic_table.j2 (fb4dee11da)",
+    ),
+    Asic(
+        name="spectrum6",
+        title="NVIDIA Spectrum-6",
+        buffer_bytes=226_492_416,
+        pool_bytes=83_356_672,
+        lossy_pool_bytes=83_356_672,
+        cell_bytes=256,
+        lossless_classes=2,
+        unicast_queues=CLASSES,
+        formula=Formula.SPECTRUM6,
+        sizes_pools=True,
+        headroom=_parse_rows(
+            """
+            10      5   63488 43008   20480
+            25      5   64512 43008   21504
+            100     5   87040 43008   44032
+            200     5   91136 43008   48128
+            400     5  124928 43008   81920
+            800     5  190464 43008  147456
+            100    40   91136 43008   48128
+            200    40  101376 43008   58368
+            400    40  144384 43008  101376
+            800    40  229376 43008  186368
+            100   300  128000 43008   84992
+            200   300  173056 43008  130048
+            400   300  287744 43008  244736
+            800   300  516096 43008  473088
+            """,
+            _nvidia,
+        ),
+        source="device/mellanox/x86_64-nvidia_sn6600_ld-r0/ACS-SN6600_LD: pg_profile_lookup.ini (2cd78d4df2), "
+        "buffers_defaults_t0.j2 (c237d88fbc); cell: platform/mellanox/asic_table.j2 (fb4dee11da)",
+    ),
+    Asic(
         name="tomahawk2",
         title="Broadcom Tomahawk 2",
-        buffer_bytes=42_349_632,
+        buffer_bytes=43_481_152,
         pool_bytes=33_329_088,
         headroom_pool_bytes=7_827_456,
         cell_bytes=208,
@@ -284,7 +360,7 @@ _ROWS = (
     Asic(
         name="tomahawk3",
         title="Broadcom Tomahawk 3",
-        buffer_bytes=66_394_076,
+        buffer_bytes=67_108_864,
         pool_bytes=66_394_076,
         headroom_pool_bytes=27_200_352,
         cell_bytes=254,
@@ -351,15 +427,21 @@ _ROWS = (
     Asic(
         name="tomahawk5",
         title="Broadcom Tomahawk 5",
-        buffer_bytes=164_619_432,
+        buffer_bytes=166_607_744,
         pool_bytes=164_619_432,
         headroom_pool_bytes=33_690_560,
         cell_bytes=254,
         lossless_classes=2,
         unicast_queues=CLASSES,
-        # Left out: 100 Gbit/s, because its only row is the one of 400 Gbit/s.
+        # 100 and 200 Gbit/s: Dell's, because Arista's only row for 100 is the one of 400 Gbit/s.
         headroom=_parse_rows(
             """
+            100   5 18796 0 147066 0 3556
+            200   5 18796 0 229362 0 3556
+            100  40 18796 0 160274 0 3556
+            200  40 18796 0 255778 0 3556
+            100 300 18796 0 258572 0 3556
+            200 300 18796 0 452374 0 3556
             400   5 8636 0  425958 0 3556
             800   5 8636 0  724662 0 3556
             400  30 8636 0  425958 0 3556
@@ -371,7 +453,8 @@ _ROWS = (
             _broadcom,
         ),
         source="device/arista/x86_64-arista_7060x6_64pe_b/Arista-7060X6-64PE-B-P32O64: pg_profile_lookup.ini "
-        "(c58ff91837), buffers_defaults_lt2.j2 (5aa06359a1); cell: divides all of the profile's numbers",
+        "(c58ff91837), buffers_defaults_lt2.j2 (5aa06359a1); 100 and 200 Gbit/s: "
+        "device/dell/x86_64-dell_z9864f-r0/Dell-Z9864f-O64; cell: divides all of the profile's numbers",
     ),
     Asic(
         name="tomahawk6",
@@ -414,7 +497,7 @@ _ROWS = (
     Asic(
         name="trident3",
         title="Broadcom Trident 3",
-        buffer_bytes=32_575_488,
+        buffer_bytes=33_004_032,
         pool_bytes=26_284_032,
         headroom_pool_bytes=6_291_456,
         cell_bytes=256,

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Headroom
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Buffers, Headroom
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 
 ASICS_VARIABLE = "roce_asics"
@@ -108,6 +108,38 @@ def read_speed(record: Settings) -> int:
     """Return the setting speed_gbit_s. Raises FabricError for a speed that Ethernet does not have."""
     speed: int = record.required("speed_gbit_s", values.among(*SPEEDS_GBIT_S))
     return speed
+
+
+def with_buffers(asic: Asic, buffers: Buffers) -> Asic:
+    """Return the ASIC with the buffers that a switch has.
+
+    A headroom profile of the switch replaces the table's for its speed and cable, and those of the speed that
+    contradict it (a shorter cable with as much headroom, a longer one with no more). NVIDIA's stay those of the
+    formula, because the images' own rows are from before it.
+    """
+    rows = {
+        line: row
+        for line, row in asic.headroom.items()
+        if not any(
+            speed == line[0] and (cable == line[1] or (cable < line[1]) != (own.xoff_bytes < row.xoff_bytes))
+            for (speed, cable), own in buffers.headroom.items()
+        )
+    }
+    changes: dict[str, Any] = {
+        "headroom_pool_bytes": buffers.headroom_pool_bytes,
+        "vendor_headroom_bytes": asic.lossless_classes * buffers.ports_xoff_bytes,
+    }
+    if asic.formula is None:
+        changes["headroom"] = {**rows, **buffers.headroom}
+    if buffers.lossless_bytes is not None:
+        together = buffers.lossless_bytes + buffers.headroom_pool_bytes
+        changes.update(
+            pool_bytes=buffers.lossless_bytes,
+            lossy_pool_bytes=buffers.lossy_bytes,
+            buffer_bytes=max(asic.buffer_bytes, buffers.egress_bytes, together),
+            sizes_pools=False,
+        )
+    return replace(asic, **changes)
 
 
 def find_asic(asics: Mapping[str, Asic], name: Any, subject: str) -> Asic:

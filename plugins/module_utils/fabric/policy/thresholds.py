@@ -64,7 +64,6 @@ ECN_STEP_BYTES = 1_000  # so that systems that count in kilobytes hold the same 
 
 FRAME_OVERHEAD_BYTES = 14 + 4 + 4  # Ethernet's header, a VLAN tag, the checksum: IEEE 802.3 and 802.1Q
 PROFILE_IP_MTU_BYTES = 9100  # SONiC's default MTU of a port
-PROFILE_FRAME_BYTES = 9216  # the frame for which Spectrum-4's rows follow the formula
 MTU_FACTOR = Fraction(272, 100)  # of calculate_xoff in Linux, drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c
 # Vendors' rows are 1.1 to 9.9 times the minimum; Tomahawk 6's row for 800 Gbit/s and a cable of 1 m is 10.4 times it.
 CEILING_FACTOR = 12
@@ -91,6 +90,11 @@ QUANTUM_BYTES = 512 // 8
 MAC_PHY_BYTES = Fraction(8 * 1024, 10)
 LOSSLESS_MTU_BYTES = 1024
 LEAST_PACKET_BYTES = 64
+# The share that the file gives the bytes of small packets, where 50% of the packets are small: a small packet by the
+# mean one. 50: small_packet_percentage of files/build_templates/buffers_config.j2 (sonic-buildimage 3bf26956f1,
+# 2024-12-02).
+SMALL_BYTES_SHARE = Fraction(2 * LEAST_PACKET_BYTES, LEAST_PACKET_BYTES + LOSSLESS_MTU_BYTES)
+SMALL_PACKET_BYTES = 2 * 1024  # headroom_compensation (sonic-swss b20a59691, 2026-07-28)
 
 
 @dataclass(frozen=True)
@@ -127,20 +131,28 @@ def floor_bytes(speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int) -> int:
     return 2 * frame_bytes(ip_mtu_bytes) + on_cable_bytes(speed_gbit_s, cable_m) + response_bytes(speed_gbit_s)
 
 
-def spectrum_xoff_bytes(asic: Asic, speed_gbit_s: int, cable_m: int, frame: int) -> int:
-    """Return NVIDIA's xoff for SONiC's default traffic (small packets only), in whole KiB.
+def spectrum_xoff_bytes(asic: Asic, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int) -> int:
+    """Return NVIDIA's xoff for the image's traffic, in whole KiB.
 
-    The formula is lossless MTU + occupancy * (frame + cable + MAC and PHY + quanta + tile). Occupancy is the number of
-    bytes in cells that one byte of the worst packets takes.
+    The formula is lossless MTU + occupancy * (MTU + cable + MAC and PHY + quanta + tile). Occupancy is the number of
+    bytes in cells that one byte takes: of the worst packets for the bytes of small packets, 1 for the others. Without a
+    headroom pool, SMALL_PACKET_BYTES are added, unless that is more than small packets alone would need.
     """
     cell = asic.cell_bytes
     # The worst packet is the smallest, alone in a cell, or, where cells are small, one byte longer than a cell.
     occupancy = Fraction(cell, LEAST_PACKET_BYTES) if cell > 2 * LEAST_PACKET_BYTES else Fraction(2 * cell, 1 + cell)
-    tile = asic.formula.value * speed_gbit_s if asic.formula else 0
+    worst = -(-occupancy // 1)
+    tile_bytes, accounting_bytes = asic.formula.value if asic.formula else (0, 0)
     on_cable = Fraction(2 * cable_m * speed_gbit_s * 10**9, 8 * CABLE_M_S)
-    in_flight = frame + on_cable + MAC_PHY_BYTES + response_bytes(speed_gbit_s) + tile
-    exact = LOSSLESS_MTU_BYTES + in_flight * -(-occupancy // 1)
-    return -(-exact // 1024) * 1024
+    in_flight = ip_mtu_bytes + on_cable + MAC_PHY_BYTES + response_bytes(speed_gbit_s) + tile_bytes * speed_gbit_s
+    xoff = _whole_kib(LOSSLESS_MTU_BYTES + in_flight * (1 + SMALL_BYTES_SHARE * (worst - 1))) + accounting_bytes
+    if not asic.headroom_pool_bytes and xoff + SMALL_PACKET_BYTES < _whole_kib(LOSSLESS_MTU_BYTES + in_flight * worst):
+        xoff += SMALL_PACKET_BYTES
+    return xoff
+
+
+def _whole_kib(number: Fraction | int) -> int:
+    return int(-(-number // 1024)) * 1024
 
 
 def headroom_of(
@@ -179,7 +191,8 @@ def headroom_of(
         xoff, whose, mtu = own_xoff[speed_gbit_s, own_cable], "headroom_bytes", ip_mtu_bytes
     elif asic.formula is not None:
         mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
-        xoff = spectrum_xoff_bytes(asic, speed_gbit_s, cable_m, max(PROFILE_FRAME_BYTES, frame_bytes(mtu)))
+        xoff = spectrum_xoff_bytes(asic, speed_gbit_s, cable_m, mtu)
+        xoff = max(xoff, _whole_kib(floor_bytes(speed_gbit_s, cable_m, mtu)))
         whose = f"the headroom of {asic.title}'s formula"
     else:
         mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
@@ -261,11 +274,13 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
                 remedy,
             )
         return Fraction(asic.pool_bytes)
-    if need.xoff_bytes > OVERSUBSCRIPTION * asic.headroom_pool_bytes:
+    if need.xoff_bytes > max(OVERSUBSCRIPTION * asic.headroom_pool_bytes, asic.vendor_headroom_bytes):
+        vendor_part = f", and than the {asic.vendor_headroom_bytes} of its vendor's profiles for all ports"
         raise FabricError(
             subject,
             f"the headroom of {need.label} is {need.xoff_bytes} bytes, more than {OVERSUBSCRIPTION} times the pool of "
-            f"{asic.headroom_pool_bytes} bytes that they share on {asic.title}",
+            f"{asic.headroom_pool_bytes} bytes that they share on {asic.title}"
+            + (vendor_part if asic.vendor_headroom_bytes else ""),
             remedy,
         )
     if need.reserved_bytes >= asic.shared_bytes:

@@ -20,12 +20,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Ecn,
     Headroom,
     Octet,
+    Override,
     PortQos,
     Queue,
     Switch,
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import CUMULUS, QUEUE, statements
 
 SYSTEM = "cumulus"
 OURS = "sailloft-"  # the prefix of this project's profiles, before a digest of their content
@@ -47,6 +49,9 @@ ALPHAS = {
     f"alpha_1_{1 << -exponent}" if exponent < 0 else f"alpha_{1 << exponent}": exponent for exponent in range(-7, 7)
 }
 ON, OFF = ("on", "enable", "enabled", "true"), ("off", "disable", "disabled", "false")
+SPEED = re.compile(r"(\d+)G")
+# The sections with statements that can change what packets get, of the switch and of an interface.
+CHANGING = {"": ("nve", "qos", "system"), "interface": ("link", "qos", "storm-control")}
 PORT = re.compile(r"swp\d+(s\d+)?")
 RANGE = re.compile(r"(.*?)(\d+)-(\d+)")
 MOST_IN_A_RANGE = 4096
@@ -238,15 +243,52 @@ class NvueReader:
 
     def switch(self) -> Switch:
         interfaces: dict[str, Tree] = {}
+        overrides: dict[tuple[str, str], list[str]] = {}
+        lags: dict[str, tuple[str, ...]] = {}
         for key, value in items(self.tree.get("interface"), f"{self.place}: interface"):
             settings = dict(items(value, f"{self.place}: interface {key}"))
+            unread = self.unread(settings, f"interface {key}")
             for port in names_of(key, f"{self.place}: interface {key}"):
+                for override in unread:
+                    overrides.setdefault(override, []).append(port)
+                for members, _settings in items(self.below(settings, "bond").get("member"), f"{self.place}: bond"):
+                    lags[port] = (*lags.get(port, ()), *names_of(members, f"{self.place}: bond"))
                 if port in interfaces:
                     merge(interfaces[port], settings, f"{self.place}: interface {port}")
                 elif PORT.fullmatch(port) or "qos" in settings:
                     interfaces[port] = _picked(settings)
         ports = {port: self.port(port, settings) for port, settings in interfaces.items()}
-        return Switch(self.name, SYSTEM, ports, self.ecmp())
+        for lag, ports_of_lag in lags.items():
+            own = interfaces.get(lag, {}).get("qos")
+            if own and any(own != interfaces.get(member, {}).get("qos") for member in ports_of_lag):
+                overrides[f"interface {lag} qos", QUEUE] = [lag]
+        links = {port: self.below(settings, "link", place=f"interface {port}") for port, settings in interfaces.items()}
+        speeds = {port: SPEED.fullmatch(str(link.get("speed"))) for port, link in links.items()}
+        return Switch(
+            self.name,
+            SYSTEM,
+            ports,
+            self.ecmp(),
+            overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in overrides.items())
+            + tuple(Override(text, effect) for text, effect in self.unread(self.tree)),
+            speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
+            lags=lags,
+        )
+
+    def unread(self, node: Any, path: str = "") -> list[tuple[str, str]]:
+        """Return the statements of the switch or of an interface that are not read, with what they can change."""
+        unread = []
+        for section in CHANGING["interface" if path else ""]:
+            for statement in statements(dict(items(node, self.place)).get(section), f"{path} {section}".strip()):
+                effect = CUMULUS.effect(statement)
+                if effect:
+                    unread.append((statement, effect))
+        for name, _direction in items(self.below(node, "acl", place=path), self.place) if path else ():
+            for statement in statements(self.below(self.tree, "acl").get(name), f"acl {name}"):
+                effect = CUMULUS.effect(statement)
+                if effect:
+                    unread.append((statement, effect))
+        return unread
 
     def ecmp(self) -> tuple[str, ...] | None:
         hash_settings = self.below(self.tree, "system", "forwarding", "ecmp-hash")

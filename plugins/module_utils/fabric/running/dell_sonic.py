@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +15,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     DSCPS,
     Ecn,
     Octet,
+    Override,
     PortQos,
     Queue,
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import DELL_SONIC, statements
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
     natural_sort_key,
     paused_priorities,
@@ -36,6 +39,8 @@ MODULES = (
     "sonic_interfaces",
     "sonic_ecmp_load_share",
 )
+NOT_RENDERED = ("fbs_policies", "lag_interfaces")  # gathered, but not part of a policy
+SPEED = re.compile(r"SPEED_(\d+)GB")
 CABLES_M = (5, 40, 300)
 ECN_BYTES = (1000, 12_480_000)
 
@@ -71,6 +76,7 @@ class DellSonicReader:
             raise FabricError(
                 f"{name}: configuration", f"a JSON {type(data).__name__}, not an object of modules", remedy
             )
+        self.not_rendered = {resource: data.get(resource) for resource in NOT_RENDERED}
         self.config: dict[str, Any] = {}
         for module in MODULES:
             arguments = data.get(module)
@@ -100,7 +106,40 @@ class DellSonicReader:
             if port.startswith("Eth"):  # not a VLAN, port channel, loopback or CPU
                 qos = self._port(port)
                 ports[port] = distinct.setdefault(qos, qos)
-        return Switch(self.name, SYSTEM, ports, self.ecmp_fields())
+        speeds = {port: SPEED.fullmatch(str(settings.get("speed"))) for port, settings in self.mtus.items()}
+        lags = {
+            str(lag.get("name")): tuple(
+                str(member.get("member"))
+                for member in self.entries("lag_interfaces", "", (lag.get("members") or {}).get("interfaces"))
+            )
+            for lag in self.entries("lag_interfaces", "", self.not_rendered["lag_interfaces"])
+        }
+        return Switch(
+            self.name,
+            SYSTEM,
+            ports,
+            self.ecmp_fields(),
+            overrides=tuple(self.overrides()),
+            speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
+            lags=lags,
+        )
+
+    def overrides(self) -> Iterator[Override]:
+        """Return the options that can change what packets get and that are not read."""
+        for port, settings in self.mtus.items():
+            if settings.get("enabled") is False:
+                yield from _overrides("interfaces", {"enabled": False}, (port,))
+        for port, settings in self.interfaces.items():
+            bound = {option: settings.get(option) for option in ("pfc", "qos_maps")}
+            yield from _overrides("qos_interfaces", bound, (port,))
+        ports_by_policy: dict[str, list[str]] = {}
+        for port, settings in self.interfaces.items():
+            ports_by_policy.setdefault(str(settings.get("scheduler_policy")), []).append(port)
+        for policy, named_ports in ports_by_policy.items():
+            yield from _overrides(
+                "qos_scheduler", self.schedulers.get(policy, {}).get("schedulers"), tuple(named_ports), policy
+            )
+        yield from _overrides("fbs_policies", self.not_rendered["fbs_policies"], ())
 
     def _refuse(self, module: str, subject: str, cause: str, remedy: str = "correct it on the switch") -> FabricError:
         return FabricError(f"{self.name}: {module}{subject and ' '}{subject}", cause, remedy)
@@ -284,3 +323,10 @@ class DellSonicReader:
                 }
                 fields_of_all = of_family if fields_of_all is None else fields_of_all & of_family
         return None if fields_of_all is None else tuple(sorted(fields_of_all))
+
+
+def _overrides(module: str, options: Any, ports: tuple[str, ...], name: str = "") -> Iterator[Override]:
+    for statement in statements(options, module):
+        effect = DELL_SONIC.effect(statement)
+        if effect:
+            yield Override(statement.replace(module, f"{module} {name}".strip(), 1), effect, ports)

@@ -18,7 +18,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos_settings import EosSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliReader, padded
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import EOS, QUEUE
 
 # Settings of a port or a profile, by the words with which ``default`` removes them.
 TRUST = "qos trust"
@@ -63,41 +65,13 @@ _HASH_FIELDS = {
 }
 
 
-class EosSettings:
-    """The settings of a port or a profile: by key, the value and the line that sets it; and the same for each queue."""
-
-    def __init__(self, line: CliLine) -> None:
-        self.line = line
-        self.values: dict[str, tuple[Any, CliLine]] = {}
-        self.queues: dict[int, dict[str, tuple[Any, CliLine]]] = {}
-        self.heads: dict[int, str] = {}  # "uc-tx-queue 3", or the chip's word
-
-    def merged_onto(self, profile: EosSettings | None) -> EosSettings:
-        """Return these settings, completed with those of ``other``: a port's lines override its profile's."""
-        if profile is None:
-            return self
-        merged = EosSettings(self.line)
-        merged.values = {**profile.values, **self.values}
-        for queue in {*profile.queues, *self.queues}:
-            merged.queues[queue] = {**profile.queues.get(queue, {}), **self.queues.get(queue, {})}
-        return merged
-
-    def contents(self) -> tuple[Any, ...]:
-        """Return all values, without the lines that set them."""
-        values = [(key, value) for key, (value, _line) in self.values.items()]
-        queues = [(queue, [(key, value[0]) for key, value in lines.items()]) for queue, lines in self.queues.items()]
-        return (*values, *((queue, *lines) for queue, lines in queues))
-
-    def get(self, key: str) -> Any:
-        """Return the value of ``key``; None where no line sets it."""
-        return self.values[key][0] if key in self.values else None
-
-
 class EosConfiguration(CliReader):
     """A running configuration, parsed. Raises FabricError for a line of QoS that cannot be understood."""
 
+    lag_prefix = "Port-Channel"
+
     def __init__(self, text: str, name: str) -> None:
-        super().__init__(name)
+        super().__init__(name, EOS)
         self.dscp_map = list(DEFAULT_DSCP_MAP)
         self.coloured: set[int] = set()  # DSCPs whose packets also get a drop precedence
         self.queue_map = list(range(CLASSES))
@@ -129,6 +103,17 @@ class EosConfiguration(CliReader):
         if contents not in self._alike:
             self._alike[contents] = self._port_qos(settings)
         return self._alike[contents]
+
+    def record_overrides(self) -> None:
+        """Record the overrides of all ports, with those of their profiles and policy maps."""
+        policies = {name: self.unread_of_classes(policy) for name, policy in self.policy_maps.items()}
+        for port, settings in self.ports.items():
+            self.record(port, "", settings.unread)
+            profile = self._profile(settings)
+            if profile:
+                self.record(port, profile.line.text, profile.unread)
+            name = str(settings.get(INPUT) or (profile.get(INPUT) if profile else ""))
+            self.record(port, f"policy-map {name}", policies.get(name, ()))
 
     def _port_qos(self, settings: EosSettings) -> PortQos:
         merged = settings.merged_onto(self._profile(settings))
@@ -258,6 +243,8 @@ class EosConfiguration(CliReader):
             if line.text.startswith(("interface Ethernet", "interface Port-Channel")):
                 for name in self.ports_of(line):
                     self._settings(self.ports.setdefault(name, EosSettings(line)), line)
+            else:
+                self.unread_of_section(line)
         elif line.text.startswith("qos profile ") and len(words) == 3:
             self._settings(self.profiles.setdefault(words[2], EosSettings(line)), line)
         elif line.text.startswith("class-map type qos "):
@@ -276,6 +263,8 @@ class EosConfiguration(CliReader):
         time, fields = _DEFAULT_TIME.fullmatch(line.text), _HASH.fullmatch(line.text)
         if dscp_map:
             number = self.number(line, dscp_map[2], 0, CLASSES - 1)
+            if dscp_map[3]:
+                self.overrides[line.text, QUEUE] = []
             for dscp in self.dscps(line, dscp_map[1]):
                 self.dscp_map[dscp] = number
                 (self.coloured.add if dscp_map[3] else self.coloured.discard)(dscp)
@@ -301,6 +290,8 @@ class EosConfiguration(CliReader):
             self.rewrites_dscp = True
         elif re.match(r"qos map (dscp \d|traffic-class .* to (uc-)?tx-queue)", line.text):
             raise self.refuse(line, "not a map of EOS", _REMEDY)
+        else:
+            self.unread_of_section(line)
 
     def _settings(self, settings: EosSettings, line: CliLine) -> None:
         for child in line.children:
@@ -309,11 +300,13 @@ class EosConfiguration(CliReader):
                 number = self.number(child, queue[1], 0, CLASSES - 1)
                 settings.heads[number] = child.text
                 for setting in child.children:
-                    self._queue_setting(settings.queues.setdefault(number, {}), setting)
-            else:
-                self._setting(settings.values, child)
+                    if not self._queue_setting(settings.queues.setdefault(number, {}), setting):
+                        self.unread(settings.unread, f"{child.text} {setting.text}")
+            elif not self._setting(settings.values, child):
+                self.unread_of_port(settings, child)
 
-    def _setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> None:
+    def _setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> bool:
+        """Read a line of a port or a profile. Return false if it is none that a field shows."""
         text = line.text
         timer = _TIMER.fullmatch(text)
         priority = re.fullmatch(r"priority-flow-control priority (\d+) (no-drop|drop)", text)
@@ -340,8 +333,12 @@ class EosConfiguration(CliReader):
             settings[ROUTED] = (True, line)
         elif text.startswith((TRUST, PFC, INPUT, PROFILE)):
             raise self.refuse(line, "not a setting of EOS's QoS", _REMEDY)
+        else:
+            return False
+        return True
 
-    def _queue_setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> None:
+    def _queue_setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> bool:
+        """Read a line of a queue, as ``_setting`` does."""
         text = line.text
         ecn = _ECN.fullmatch(text)
         if text in ("no priority", "priority strict"):
@@ -354,6 +351,9 @@ class EosConfiguration(CliReader):
             rf"{ECN} count|bandwidth guaranteed( percent)? \d+.*", text
         ):
             raise self.refuse(line, "not a setting of EOS's queues", _REMEDY)
+        else:
+            return False
+        return True
 
 
 def _hash_fields(names: list[str]) -> tuple[str, ...]:

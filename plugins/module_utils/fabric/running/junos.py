@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,12 +20,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
+    CABLE_M,
     CLASS,
     HASH,
     MACRO,
     NOT_HASHED,
     Line,
+    Profile,
+    rewrites_dscps,
     set_lines,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
+    lags,
+    overrides,
+    speeds_gbit_s,
 )
 
 SYSTEM = "junos"
@@ -34,7 +42,7 @@ ETHERNET_BYTES = 14
 TAGGED_BYTES = {"vlan-tagging": 18, "flexible-vlan-tagging": 22}
 DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without output
 POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200
-CABLE_M, MRU_BYTES, MTU_BYTES = 100, 2500, 1500  # the defaults; the MTU is the IP packet's
+MRU_BYTES, MTU_BYTES = 2500, 1500  # the defaults; the MTU is the IP packet's
 ALIASES = {"be": 0, "ef": 46, "nc1": 48, "nc2": 56, **{f"cs{number}": 8 * number for number in range(1, 8)}}
 ALIASES.update({f"af{tier}{drop}": 8 * tier + 2 * drop for tier in range(1, 5) for drop in range(1, 4)})
 
@@ -42,16 +50,6 @@ ALIASES.update({f"af{tier}{drop}": 8 * tier + 2 * drop for tier in range(1, 5) f
 def bytes_of(percent: int, buffer: int) -> int:
     """Return a percentage of a buffer in bytes, rounded up, so that a queue of this many bytes reaches it."""
     return -(-percent * buffer // 100)
-
-
-@dataclass
-class Profile:
-    """A congestion notification profile: the MRU of each DSCP that pauses, and the queues that each priority stops."""
-
-    mru_bytes: dict[int, int] = field(default_factory=dict)
-    stopped: dict[int, set[int]] = field(default_factory=dict)
-    cable_m: int = CABLE_M
-    watchdog: Watchdog | None = None
 
 
 class JunosReader:
@@ -72,6 +70,7 @@ class JunosReader:
                 self.interfaces.setdefault(line[1], []).append(line[2:])
             elif line[:2] == HASH:
                 self.hash.append(line[2:])
+        self.attached: dict[str, set[str | None]] = {}  # port -> its profiles, and the schedulers of its map
         self.buffer = self.read_buffer()
         self.aliases = dict(ALIASES)
         for _family, alias, bits in (line[:3] for line in self.cos.get("code-point-aliases", []) if len(line) > 2):
@@ -174,7 +173,16 @@ class JunosReader:
                 for line in pattern_lines
             ]  # fmt: skip
             port_qos[port] = self.port(port, [*lines, *by_name.get(port, [])])
-        return Switch(self.name, SYSTEM, port_qos, self.ecmp(), self.buffer)
+        return Switch(
+            self.name,
+            SYSTEM,
+            port_qos,
+            self.ecmp(),
+            self.buffer,
+            overrides=overrides(self.lines, self.attached),
+            speeds_gbit_s=speeds_gbit_s(self.lines),
+            lags=lags(self.lines),
+        )
 
     def port(self, port: str, lines: list[Line]) -> PortQos:
         """Return a port's QoS. ``lines``: its lines below [edit class-of-service interfaces]; later lines override."""
@@ -192,6 +200,8 @@ class JunosReader:
                 units[line[1]] = line[4]
             elif line[:2] == ("classifiers", "dscp") and len(line) > 2:
                 units.setdefault("*", line[2])
+        schedulers = [line[-1] for line in self.under("scheduler-maps", str(names["map"])) if "scheduler" in line[:-1]]
+        self.attached[port] = {*names.values(), *schedulers}
         classifiers = tuple(dict.fromkeys(units.values()))
         mtu = self.mtu(port)
         key = (classifiers, *names.values(), mtu, rewrites)
@@ -201,8 +211,7 @@ class JunosReader:
         return self.cache[key]
 
     def mtu(self, port: str) -> int | None:
-        frame_mtu = None
-        header = ETHERNET_BYTES
+        frame_mtu, header = None, ETHERNET_BYTES
         inner = []
         for line in self.interfaces.get(port, []):
             path = f"interfaces {port}"
@@ -389,9 +398,3 @@ class JunosReader:
             if line[1:2] == ("watchdog-action",) and len(line) > 2:
                 action = line[2]
         return Watchdog(times["poll-interval"] * times["detection"], times["recovery"], action) if lines else None
-
-
-def rewrites_dscps(line: Line) -> bool:
-    """Return true where a line of a port, or of one of its units, rewrites DSCPs of packets that leave."""
-    rule = line[2:] if line[0] == "unit" else line
-    return rule[:1] == ("rewrite-rules",) and rule[1:2] in (("dscp",), ("dscp-ipv6",), ("inet-precedence",))

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Watchdog
 
 OURS = "sailloft-"
+CABLE_M = 100  # the default of a congestion notification profile
 COS = ("class-of-service",)
 MACRO = (*COS, "apply-macro", "sailloft", "queue-buffer-bytes")
 CLASS = re.compile(rf"{OURS}tc([0-7])-pri([0-7])")
@@ -33,6 +36,16 @@ NOT_HASHED = {
 }
 
 Line = tuple[str, ...]  # the words after "set"
+
+
+@dataclass
+class Profile:
+    """A congestion notification profile: the MRU of each DSCP that pauses, and the queues that each priority stops."""
+
+    mru_bytes: dict[int, int] = field(default_factory=dict)
+    stopped: dict[int, set[int]] = field(default_factory=dict)
+    cable_m: int = CABLE_M
+    watchdog: Watchdog | None = None
 
 
 def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
@@ -75,3 +88,9 @@ def expand_list(words: list[str], place: str) -> list[Line]:
         for element in words[start + 1 : end]
         for line in expand_list([*words[:start], element, *words[end + 1 :]], place)
     ]
+
+
+def rewrites_dscps(line: Line) -> bool:
+    """Return true where a line of a port, or of one of its units, rewrites DSCPs of packets that leave."""
+    rule = line[2:] if line[0] == "unit" else line
+    return rule[:1] == ("rewrite-rules",) and rule[1:2] in (("dscp",), ("dscp-ipv6",), ("inet-precedence",))

@@ -14,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     DSCPS,
     Ecn,
     Octet,
+    Override,
     PortQos,
     Queue,
 )
@@ -22,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linu
     Model,
     Script,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINUX
 
 SYSTEM = "linux"
 CHILD = re.compile(r"10([0-7])([0-7]):")
@@ -56,6 +58,7 @@ def read_model(text: str, name: str) -> Model:
             )
     try:
         links = {link["ifname"]: int(link["mtu"]) for link in reading["links"] if link.get("link_type") != "loopback"}
+        flags = {link["ifname"]: (link.get("flags") or ["UP"], link.get("master")) for link in reading["links"]}
         qdiscs: dict[str, list[Model]] = {}
         for qdisc in reading["qdiscs"]:
             qdiscs.setdefault(qdisc["dev"], []).append(qdisc)
@@ -71,7 +74,25 @@ def read_model(text: str, name: str) -> Model:
         raise FabricError(
             place, f"not in the form that tc and ip print ({error!r})", "read it with the script READING"
         ) from None
-    return {"links": links, "qdiscs": qdiscs, "filters": filters, "sysctl": reading["sysctl"]}
+    return {"links": links, "qdiscs": qdiscs, "filters": filters, "sysctl": reading["sysctl"], "flags": flags}
+
+
+def overrides(model: Model) -> tuple[Override, ...]:
+    """Return the qdiscs and states of links that can change what packets get and that are not read."""
+    statements = [(f"qdisc {qdisc.get('kind')}", port) for port, listed in model["qdiscs"].items() for qdisc in listed]
+    statements += [
+        ("link down", port) for port, (flags, _master) in model.get("flags", {}).items() if "UP" not in flags
+    ]
+    return tuple(Override(text, effect, (port,)) for text, port in statements if (effect := LINUX.effect(text)))
+
+
+def lags(model: Model) -> dict[str, tuple[str, ...]]:
+    """Return the members of each bond."""
+    members: dict[str, tuple[str, ...]] = {}
+    for port, (flags, master) in model.get("flags", {}).items():
+        if "SLAVE" in flags and master:
+            members[master] = (*members.get(master, ()), port)
+    return members
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

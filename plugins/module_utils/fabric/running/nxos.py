@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
@@ -16,7 +15,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliReader, padded
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    CliLine,
+    CliReader,
+    Settings,
+    padded,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import NXOS
 
 # Settings of a port or of "system qos", by the words that they begin with.
 INPUT = "service-policy type qos input"
@@ -59,26 +64,17 @@ _BUILT_IN_QUEUE = re.compile(r"c-out-(?:8q-)?q(?:([0-7])|-default)")
 _BUILT_IN_NETWORK = re.compile(r"c-(?:8q-)?nq(?:([0-7])|-default)")
 
 
-class NxosSettings:
-    """The settings of a port or of "system qos": by key, the value and the line that sets it."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, tuple[Any, CliLine]] = {}
-
-    def get(self, key: str) -> Any:
-        """Return the value of ``key``; None where no line sets it."""
-        return self.values[key][0] if key in self.values else None
-
-
 class NxosConfiguration(CliReader):
     """A running configuration, parsed. Raises FabricError for a line of QoS that cannot be understood."""
 
+    lag_prefix = "port-channel"
+
     def __init__(self, text: str, name: str) -> None:
-        super().__init__(name)
+        super().__init__(name, NXOS)
         self.class_maps: dict[tuple[str, str], CliLine] = {}  # by type and name
         self.policy_maps: dict[tuple[str, str], CliLine] = {}
-        self.system = NxosSettings()
-        self.ports: dict[str, NxosSettings] = {}
+        self.system = Settings()
+        self.ports: dict[str, Settings] = {}
         self.watchdog_on = False
         self.watchdog = dict(WATCHDOG_DEFAULTS)
         self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
@@ -97,7 +93,20 @@ class NxosConfiguration(CliReader):
             self._alike[lines] = self._port_qos(settings)
         return self._alike[lines]
 
-    def _port_qos(self, settings: NxosSettings) -> PortQos:
+    def record_overrides(self) -> None:
+        """Record the overrides of all ports, with those of the policy maps that apply to them."""
+        policies = {name: self.unread_of_classes(policy) for name, policy in self.policy_maps.items()}
+        attached = self.names_of(self.system)
+        for port, settings in self.ports.items():
+            self.record(port, "", settings.unread)
+            own = self.names_of(settings)
+            replaced = {kind for kind, _name in own}
+            for kind, name in sorted(own | {policy for policy in attached if policy[0] not in replaced}):
+                self.record(port, f"policy-map type {kind} {name}", policies.get((kind, name), ()))
+        for text, effect in self.system.unread:
+            self.overrides[f"system qos {text}", effect] = []
+
+    def _port_qos(self, settings: Settings) -> PortQos:
         classes = self._classes(settings)
         used = sorted({group for group in classes if group is not None})
         paused = self._paused()
@@ -122,12 +131,12 @@ class NxosConfiguration(CliReader):
             ip_mtu_bytes=mtu,
         )
 
-    def names_of(self, settings: NxosSettings) -> set[tuple[str, str]]:
+    def names_of(self, settings: Settings) -> set[tuple[str, str]]:
         """Return the policy maps that ``settings`` attach, by type and name."""
         kinds = {INPUT: "qos", OUTPUT: "queuing", NETWORK: "network-qos"}
         return {(kind, settings.get(key)) for key, kind in kinds.items() if key in settings.values}
 
-    def _policy(self, kind: str, key: str, *places: NxosSettings) -> CliLine | None:
+    def _policy(self, kind: str, key: str, *places: Settings) -> CliLine | None:
         """Return the policy map of the first of ``places`` that has one; None for none or a system policy."""
         for settings in places:
             if key in settings.values:
@@ -139,7 +148,7 @@ class NxosConfiguration(CliReader):
                 raise self.refuse(line, f"there is no policy-map type {kind} {name}", "define it, or detach it")
         return None
 
-    def _classes(self, settings: NxosSettings) -> tuple[int | None, ...]:
+    def _classes(self, settings: Settings) -> tuple[int | None, ...]:
         """Return the qos-group of each DSCP; None for all where no policy classifies packets."""
         policy = self._policy("qos", INPUT, settings, self.system)
         if policy is None:
@@ -159,7 +168,7 @@ class NxosConfiguration(CliReader):
             unmatched = unmatched - matched
         return tuple(groups)
 
-    def _sets_dscp(self, settings: NxosSettings) -> bool:
+    def _sets_dscp(self, settings: Settings) -> bool:
         policy = self._policy("qos", INPUT, settings, self.system)
         entries = policy.children if policy else []
         return any(
@@ -223,7 +232,7 @@ class NxosConfiguration(CliReader):
                 paused[group] = (mtu, values)
         return paused
 
-    def _queues(self, settings: NxosSettings, used: set[int]) -> tuple[Queue | None, ...]:
+    def _queues(self, settings: Settings, used: set[int]) -> tuple[Queue | None, ...]:
         """Return the queues that qos-groups lead to, and those that a policy configures."""
         policy = self._policy("queuing", OUTPUT, settings, self.system)
         if policy is None:  # default-8q-out-policy: all to the default queue
@@ -266,7 +275,7 @@ class NxosConfiguration(CliReader):
             return None
         return Ecn(int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent))
 
-    def _watchdog(self, settings: NxosSettings) -> Watchdog | None:
+    def _watchdog(self, settings: Settings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""
         on, no_action, multiplier = settings.get(WATCHDOG) or (False, False, None)
         if not (on and self.watchdog_on):
@@ -283,7 +292,9 @@ class NxosConfiguration(CliReader):
         if words[0] == "interface":
             if re.match(r"interface (Ethernet|port-channel)", line.text):
                 for name in self.ports_of(line):
-                    self._settings(self.ports.setdefault(name, NxosSettings()), line)
+                    self._settings(self.ports.setdefault(name, Settings()), line)
+            else:
+                self.unread_of_section(line)
         elif words[0] == "class-map":
             match = _CLASS_MAP.fullmatch(line.text)
             if not match:
@@ -313,8 +324,10 @@ class NxosConfiguration(CliReader):
             if not match:
                 raise self.refuse(line, "not a load-sharing method of NX-OS", _REMEDY)
             self.ecmp_fields = _fields(match[1], match[2])
+        else:
+            self.unread_of_section(line)
 
-    def _settings(self, settings: NxosSettings, line: CliLine) -> None:
+    def _settings(self, settings: Settings, line: CliLine) -> None:
         for child in line.children:
             text = child.text
             attached, watchdog = _ATTACHED.fullmatch(text), _WATCHDOG.fullmatch(text)
@@ -322,6 +335,8 @@ class NxosConfiguration(CliReader):
                 kind, direction = attached[1] or "qos", attached[2]
                 key = NETWORK if kind == "network-qos" else f"service-policy type {kind} {direction or 'input'}"
                 settings.values[key] = (attached[3], child)
+                if key not in (INPUT, OUTPUT, NETWORK):
+                    self.unread(settings.unread, text)
             elif watchdog:
                 multiplier = self.number(child, watchdog[3], 1, 10) if watchdog[3] else None
                 settings.values[WATCHDOG] = ((watchdog[1] == "on", bool(watchdog[2]), multiplier), child)
@@ -331,6 +346,8 @@ class NxosConfiguration(CliReader):
                 settings.values[MTU] = (self.number(child, text.split(" ")[1], 68, 65535), child)
             elif text.startswith(("service-policy", "priority-flow-control ")):
                 raise self.refuse(child, "not a setting of NX-OS's QoS", _REMEDY)
+            else:
+                self.unread_of_port(settings, child)
 
 
 def _fields(addresses: str, ports: str | None) -> tuple[str, ...]:

@@ -15,6 +15,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
+    MOST_BYTES,
+    read_buffers,
+    read_headroom,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_overrides import (
+    lags,
+    overrides,
+    speeds_gbit_s,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
     natural_sort_key,
@@ -31,7 +41,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 )
 
 SYSTEM = "sonic"
-_MOST_BYTES = (1 << 64) - 1  # uint64 in the models
 # In order of precedence: the hash of RoCE packets uses the first of these that is set (sonic-hash.yang).
 _HASHES = (
     ("ecmp_hash_ipv4_rdma", "ecmp_hash_ipv4", "ecmp_hash"),
@@ -67,7 +76,16 @@ class _SonicReader:
         for port in sorted(ports_named, key=natural_sort_key):
             qos = self._port(port)
             ports[port] = distinct.setdefault(qos, qos)
-        return Switch(db.name, SYSTEM, ports, self._ecmp_fields())
+        return Switch(
+            db.name,
+            SYSTEM,
+            ports,
+            self._ecmp_fields(),
+            overrides=overrides(db),
+            speeds_gbit_s=speeds_gbit_s(db),
+            lags=lags(db),
+            buffers=read_buffers(db),
+        )
 
     def _port(self, port: str) -> PortQos:
         key = self.maps.get(port, port)
@@ -152,8 +170,8 @@ class _SonicReader:
     def _read_ecn(self, name: str) -> Ecn | None:
         """Return the marking; None where green packets (all that no policer coloured) are not marked."""
         db, table = self.db, "WRED_PROFILE"
-        minimum = db.number(table, name, "green_min_threshold", 0, _MOST_BYTES)
-        maximum = db.number(table, name, "green_max_threshold", 0, _MOST_BYTES)
+        minimum = db.number(table, name, "green_min_threshold", 0, MOST_BYTES)
+        maximum = db.number(table, name, "green_max_threshold", 0, MOST_BYTES)
         probability = db.number(table, name, "green_drop_probability", 0, 100)
         if minimum is None or maximum is None:
             return None
@@ -173,27 +191,8 @@ class _SonicReader:
         if name is None:
             return None
         if name not in self._headrooms:
-            self._headrooms[name] = self._read_headroom(name)
+            self._headrooms[name] = read_headroom(self.db, name, self.image_left_out)
         return self._headrooms[name]
-
-    def _read_headroom(self, name: str) -> Headroom | None:
-        """Return the headroom; None where it is a lossy group's, or has no alpha (a static threshold)."""
-        db, table = self.db, "BUFFER_PROFILE"
-        alpha = db.number(table, name, "dynamic_th", -8, 7)  # ranges of sonic-buffer-profile.yang
-        size, xoff, xon, offset = (
-            db.number(table, name, field, 0, _MOST_BYTES) for field in ("size", "xoff", "xon", "xon_offset")
-        )
-        if size is None or xoff is None or alpha is None:
-            return None
-        pool = None if self.image_left_out else db.reference(table, name, "pool", "BUFFER_POOL")
-        if not db.text(table, name, "pool"):
-            raise db.refuse(table, name, "no pool is named", "name the ingress pool of lossless traffic")
-        # If the pool does not hold the headroom, each group's size includes it (see ``wanted_port``).
-        bare = pool is not None and db.text("BUFFER_POOL", pool, "xoff") in (None, "0")
-        reserved = size - xoff if size >= xoff + (0 if bare else xon or 0) else size
-        if offset is None:
-            offset = 0 if xon is None else max(0, reserved - xon)
-        return Headroom(reserved, xoff, offset, alpha, xon or 0)
 
     def _watchdog(self, port: str, key: str, pfc: tuple[int, ...]) -> Watchdog | None:
         """Return the watchdog; None where it does not run, or not on all priorities that pause.

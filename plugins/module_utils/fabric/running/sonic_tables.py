@@ -109,7 +109,7 @@ class ConfigDb:
 
     def whole(self, table: str, key: str, value_name: str, value: Any, minimum: int, maximum: int) -> int:
         """Return ``value`` as a whole number of ``minimum`` to ``maximum``; a refusal names it ``value_name``."""
-        text = str(value)
+        text = str(value).strip()  # NVIDIA's own files have a size with a blank at its end
         if isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,20}", text) and minimum <= int(text) <= maximum:
             return int(text)
         raise self.refuse(

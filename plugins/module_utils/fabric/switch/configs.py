@@ -12,13 +12,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences, to_data
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import (
+    Difference,
+    differences,
+    to_data,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import statements
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 # The form of a file's name.
@@ -97,13 +103,16 @@ def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> di
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the differences between each running configuration and the policy. Raises FabricError."""
-    wanted = wanted_switches(params)
+    return compare(*wanted_and_seen(params, to_change=False))
+
+
+def compare(wanted: Mapping[str, Switch], seen: Mapping[str, Switch]) -> dict[str, Any]:
+    """Return the differences of the switches in ``seen``, in the form of ``compared``."""
     differences_found = {}
-    for name, text in running_texts(params["running"]).items():
-        if name not in wanted:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+    for name, seen_switch in seen.items():
         switch = wanted[name]
         system = SYSTEMS[switch.system]
+        undoing = [Difference(*problem[:4]) for problem in problems(seen_switch, switch.speeds_gbit_s)]
         differences_found[name] = [
             {
                 "ports": list(difference.ports),
@@ -112,7 +121,7 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
                 "seen": difference.seen,
                 "message": f"{name}: {difference}",
             }
-            for difference in differences(switch, _parse(switch.system, name, text), system.not_held)
+            for difference in [*differences(switch, seen_switch, system.not_held), *undoing]
         ]
     return {
         "changed": False,
@@ -135,14 +144,35 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
     if not text:
         return []
     line = next(line.strip() for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
+    if line in ("{", '[{"set": {'):  # a document (cumulus, dell_sonic)
+        line = next(statements(json.loads(text), ""), text).strip()  # text: a document that only removes settings
     change = {"ports": [], "what": "what the policy would still change", "wanted": "nothing", "seen": line}
     return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
 
 
-def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
-    """Return the QoS that the policy gives all switches, by name. Raises FabricError."""
+def wanted_switches(params: Mapping[str, Any], buffers: Mapping[str, Buffers] | None = None) -> dict[str, Switch]:
+    """Return the QoS that the policy gives all switches, by name; with ``buffers``, if known. Raises FabricError."""
     policy = read_policy(params["policy"])
-    return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]))
+    return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]), buffers)
+
+
+def wanted_and_seen(params: Mapping[str, Any], to_change: bool) -> tuple[dict[str, Switch], dict[str, Switch]]:
+    """Return the QoS that the policy gives all switches, and that of the running configurations.
+
+    Raises FabricError; if the switches are ``to_change``, also for one whose buffers hold no lossless class.
+    """
+    running = running_texts(params["running"])
+    for name in running:
+        if name not in params["switches"]:
+            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+    seen = parse_running(running, params["switches"])
+    return wanted_switches(params, buffers_of(seen, to_change)), seen
+
+
+def buffers_of(seen: Mapping[str, Switch], with_refused: bool = False) -> dict[str, Buffers]:
+    """Return the buffers of the switches that show them, by name; those that hold no lossless class where requested."""
+    shown = {name: switch.buffers for name, switch in seen.items() if switch.buffers is not None}
+    return {name: buffers for name, buffers in shown.items() if with_refused or buffers.refusal is None}
 
 
 def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
@@ -64,6 +65,11 @@ class SwitchSpec:
     ports: Mapping[str, PortSpec]
     own_headroom: Mapping[tuple[int, int], int]
     queue_buffer_bytes: int | None
+
+    @property
+    def speeds_gbit_s(self) -> dict[str, int]:
+        """Return the speed of each port."""
+        return {name: port.speed_gbit_s for name, port in self.ports.items()}
 
     @property
     def needs_headroom(self) -> bool:
@@ -191,6 +197,14 @@ def _read_headroom(record: Settings) -> dict[tuple[int, int], int]:
     return own_xoff
 
 
+def links_of(specs: Iterable[SwitchSpec]) -> Iterator[tuple[End, End]]:
+    """Yield the links of all ports, each from each of its switches."""
+    for spec in specs:
+        for name, port in spec.ports.items():
+            if port.peer is not None:
+                yield End(spec.name, name), End(port.peer.name, port.peer.port)
+
+
 def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
     """Check that both ends of each link between switches agree."""
     for spec in specs.values():
@@ -199,6 +213,8 @@ def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
             if peer is None or peer.kind != SWITCH:
                 continue
             subject = f"switch {spec.name}: port {name}"
+            if peer.name == spec.name:
+                raise FabricError(subject, "its peer is a port of the same switch", "correct the peer")
             peer_spec = specs.get(peer.name)
             if peer_spec is None:
                 raise FabricError(
@@ -209,7 +225,7 @@ def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
                 raise FabricError(
                     subject, f"its peer, switch {peer.name}, has no port {peer.port}", "add it, or correct the name"
                 )
-            if far.peer != Peer(SWITCH, spec.name, name) or (peer.name, peer.port) == (spec.name, name):
+            if far.peer != Peer(SWITCH, spec.name, name):
                 raise FabricError(
                     subject,
                     f"it names {peer} as its peer, but that port names {far.peer or 'none'}",

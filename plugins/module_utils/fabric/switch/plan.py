@@ -15,10 +15,10 @@ from typing import Any, Optional
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
+    Buffers,
     BufferShares,
     Ecn,
     Headroom,
-    Pools,
     PortQos,
     Queue,
     Switch,
@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import ASICS_VARIABLE
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import ASICS_VARIABLE, with_buffers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec
 
@@ -35,16 +35,17 @@ SpeedAndCable = tuple[
 ]  # speed in Gbit/s, cable in metres: ports of one switch with the same are alike
 
 
-def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
+def plan(policy: Policy, specs: list[SwitchSpec], buffers: Mapping[str, Buffers] | None = None) -> dict[str, Switch]:
     """Return each switch's wanted QoS, by name, in the order given.
 
+    ``buffers``: those of the switches that were read; the others are planned with the table's.
     Raises FabricError for the first switch that cannot do what the policy requests.
     """
     shared: dict[Any, PortQos] = {}
-    return {spec.name: _plan_switch(policy, spec, shared) for spec in specs}
+    return {spec.name: _plan_switch(policy, spec, (buffers or {}).get(spec.name), shared) for spec in specs}
 
 
-def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -> Switch:
+def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shared: dict[Any, PortQos]) -> Switch:
     subject = f"switch {spec.name}"
     no_pfc = spec.system.not_held.get("pfc")
     if policy.lossless and no_pfc:
@@ -53,33 +54,34 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
             f"the policy's class {policy.lossless[0].name} is lossless, but {spec.system.name} has no PFC: {no_pfc}",
             "make the class lossy (roce_policy: classes: mode), or take this switch out of roce_switches",
         )
-    if spec.asic is not None:
-        _check_asic(policy, spec.asic, subject)
+    asic = spec.asic
+    if asic is not None:
+        _check_asic(policy, asic, subject)
     lines: dict[SpeedAndCable, str] = {}  # each line's first port
     for name, port in spec.ports.items():
         lines.setdefault((port.speed_gbit_s, port.cable_m), name)
     headrooms: dict[SpeedAndCable, Headroom] = {}
     pfc_bytes: Fraction | None = None  # the queue length at which a port may begin to pause
-    pools: Pools | None = None
     shares: BufferShares | None = None
-    if policy.lossless and spec.asic is not None:
+    if policy.lossless and asic is not None:
+        if buffers is not None:
+            if buffers.refusal is not None:
+                raise buffers.refusal
+            asic = with_buffers(asic, buffers)
         for (_speed, cable), name in lines.items():
             spec.system.check_cable(f"{subject}: port {name}", cable)
         if spec.needs_headroom:
             headrooms = {
-                line: _headroom(policy, spec, spec.asic, line, f"{subject}: port {name}")
-                for line, name in lines.items()
+                line: _headroom(policy, spec, asic, line, f"{subject}: port {name}") for line, name in lines.items()
             }
         need = _headroom_sum(policy, spec, headrooms)
-        cut, shares = _shares(spec.system, spec.asic)
-        free = thresholds.free_bytes(spec.asic, need, cut, subject)
-        if headrooms and spec.system.has_pools:
-            pools = _pools(spec.asic, need, free)
+        cut, shares = _shares(spec.system, asic)
+        free = thresholds.free_bytes(asic, need, cut, subject)
         pfc_bytes = thresholds.pfc_queue_bytes(
             free,
             len(spec.ports),
             len(policy.classes) + 2,  # plus CNP, and all other traffic
-            _alpha_exponent(spec.asic, headrooms, subject),
+            _alpha_exponent(asic, headrooms, subject),
         )
     qos_of_line: dict[SpeedAndCable, PortQos] = {}
     for line, name in lines.items():
@@ -92,7 +94,17 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
             shared[key] = _attainable(spec, qos, pfc_bytes, f"{subject}: port {name}")
         qos_of_line[line] = shared[key]
     ports = {name: qos_of_line[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
-    return Switch(spec.name, spec.system.name, ports, policy.ecmp_fields, spec.queue_buffer_bytes, pools, shares)
+    own_headroom = bool(headrooms) and asic is not None and not asic.headroom_pool_bytes
+    return Switch(
+        spec.name,
+        spec.system.name,
+        ports,
+        policy.ecmp_fields,
+        spec.queue_buffer_bytes,
+        own_headroom,
+        shares,
+        speeds_gbit_s=spec.speeds_gbit_s,
+    )
 
 
 def _headroom_sum(
@@ -116,12 +128,6 @@ def _shares(system: SwitchSystem, asic: Asic) -> tuple[BufferShares | None, Buff
         return default, default
     bytes_of_parts = asic.shared_bytes, asic.headroom_pool_bytes
     return None, BufferShares(*(-(-100 * size // asic.buffer_bytes) for size in bytes_of_parts))
-
-
-def _pools(asic: Asic, need: thresholds.HeadroomSum, free: Fraction) -> Pools:
-    if asic.headroom_pool_bytes:
-        return Pools(asic.pool_bytes, asic.headroom_pool_bytes)
-    return Pools(int(free), 0, asic.buffer_bytes - need.bytes)
 
 
 def _alpha_exponent(asic: Asic, headrooms: Mapping[SpeedAndCable, Headroom], subject: str) -> int:

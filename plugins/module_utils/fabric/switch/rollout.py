@@ -16,16 +16,19 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
     file_of,
     parse_running,
     running_texts,
-    wanted_switches,
+    wanted_and_seen,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import links_of, read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
 
@@ -59,8 +62,9 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     project's.
     """
     running = running_texts(params["running"])
-    wanted = _wanted(params, running)
-    parsed = parse_running(running, params["switches"])
+    _check_cycles(params)
+    planned_switches, parsed = wanted_and_seen(params, to_change=True)
+    wanted = {name: switch for name, switch in planned_switches.items() if name in running}
     now = Qos({name: _comparable(switch, wanted[name]) for name, switch in parsed.items()}, _nics(params["nics"]))
     goal = Qos(wanted, _nics(params["nics_wanted"]))
     whole_changes = _whole_changes(running, wanted)
@@ -83,13 +87,17 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     return result
 
 
-def _wanted(params: Mapping[str, Any], running: Mapping[str, str]) -> dict[str, Switch]:
-    """Return the policy's QoS of the switches in ``running``. Raises FabricError for one that the inventory lacks."""
-    wanted = {name: switch for name, switch in wanted_switches(params).items() if name in running}
-    for name in running:
-        if name not in wanted:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
-    return wanted
+def _check_cycles(params: Mapping[str, Any]) -> None:
+    """Refuse a lossless class on links whose pauses can wait for each other in a circle."""
+    specs = read_switches(params["switches"], params["hosts"], params["asics"])
+    lossless = read_policy(params["policy"]).lossless
+    cycle = buffer_cycle(Fabric(links_of(specs), [spec.name for spec in specs])) if lossless else []
+    if cycle:
+        raise FabricError(
+            " -> ".join([cycle[0][0], *(switch for _switch, switch in cycle)]),
+            f"these links form a circle, in which pauses of class {lossless[0].name} can wait for each other for ever",
+            "remove a link of the circle, or make the class lossy",
+        )
 
 
 def _whole_changes(running: Mapping[str, str], wanted: Mapping[str, Switch]) -> dict[str, str]:

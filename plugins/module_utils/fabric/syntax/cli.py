@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import DSCPS, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import DSCPS, Override, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import QUEUE, Rules
 
 OWN = "sailloft-"  # the prefix of the names of all rendered objects; objects with this prefix may be removed
 OWN_NAME = re.compile(re.escape(OWN) + r"[a-z0-9-]+")
@@ -28,6 +29,8 @@ _RANGE = re.compile(
     r"(?P<kind>[A-Za-z][A-Za-z-]*)? ?(?P<slot>(?:\d+/)*)(?P<first>\d+)"
     r"(?: ?- ?(?:(?P=kind) ?)?(?:(?P=slot))?(?P<last>\d+))?(?P<sub>\.\d+)?"
 )
+_SPEED = re.compile(r"speed (?:forced |auto )?(\d+)(?:(g)\S*)?$")  # "100g-2", "forced 400gfull"; NX-OS: in Mbit/s
+_LAG = re.compile(r"channel-group (\d+)\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AGAIN = "fetch the running configuration again, all of it"
 _MOST_PORTS = 4096  # in a range; a longer one is an error
@@ -44,12 +47,78 @@ class CliLine:
         self.children: list[CliLine] = []
 
 
+class Settings:
+    """The settings of a port, a profile or "system qos": by key, the value and the line that sets it.
+
+    ``unread``: its overrides, each with what it can change. ``lag``: the number of its port channel.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, tuple[Any, CliLine]] = {}
+        self.unread: list[tuple[str, str]] = []
+        self.speed_gbit_s: int | None = None
+        self.lag: str | None = None
+
+    def get(self, key: str) -> Any:
+        """Return the value of ``key``; None where no line sets it."""
+        return self.values[key][0] if key in self.values else None
+
+    def lines_unlike(self, member: Settings) -> Iterator[str]:
+        """Return a port channel's lines that ``member`` does not have. A larger MTU and routing do not matter."""
+        for key, (value, line) in self.values.items():
+            of_member = member.get(key)
+            if value != of_member and key != "switchport" and not (key == "mtu" and value >= (of_member or 0)):
+                yield line.text
+
+
 class CliReader:
     """A reader of one switch's text. Its refusals name the switch."""
 
-    def __init__(self, name: str) -> None:
-        """Keep the switch's ``name``, which refusals mention."""
+    def __init__(self, name: str, rules: Rules) -> None:
+        """Keep the switch's ``name``, which refusals mention, and the system's ``rules``."""
         self.name = name
+        self.rules = rules
+        self.overrides: dict[tuple[str, str], list[str]] = {}  # statement, effect -> ports, none for the whole switch
+
+    def unread(self, unread: list[tuple[str, str]], text: str) -> None:
+        """Add a statement that no field shows to ``unread``, if it can change something."""
+        effect = self.rules.effect(text)
+        if effect:
+            unread.append((text, effect))
+
+    def unread_of_port(self, settings: Settings, line: CliLine) -> None:
+        """Read a port's speed and port channel, or add the line to its overrides if it can change something."""
+        speed, lag = _SPEED.match(line.text), _LAG.match(line.text)
+        if speed:
+            settings.speed_gbit_s = int(speed[1]) // (1 if speed[2] else 1000)
+        elif lag:
+            settings.lag = lag[1]
+        else:
+            self.unread(settings.unread, line.text)
+            for child in line.children:
+                self.unread(settings.unread, f"{line.text} {child.text}")
+
+    def unread_of_section(self, *lines: CliLine) -> None:
+        """Record the overrides of the whole switch among the lines below the last of ``lines``, and that line."""
+        text = " ".join(line.text for line in lines)
+        effect = self.rules.effect(text)
+        if effect:
+            self.overrides[text, effect] = []
+        for child in lines[-1].children:
+            self.unread_of_section(*lines, child)
+
+    def record(self, port: str, place: str, unread: Iterable[tuple[str, str]]) -> None:
+        """Record the overrides of ``place`` ("qos profile p"; "" for the port itself) for a port."""
+        for text, effect in unread:
+            self.overrides.setdefault((f"{place} {text}".strip(), effect), []).append(port)
+
+    def unread_of_classes(self, policy: CliLine | None) -> list[tuple[str, str]]:
+        """Return the overrides among the actions of a policy map's classes."""
+        unread: list[tuple[str, str]] = []
+        for entry in policy.children if policy else ():
+            for action in entry.children:
+                self.unread(unread, f"class {entry.text.split(' ')[-1]} {action.text}")
+        return unread
 
     def refuse(self, line: CliLine, cause: str, remedy: str) -> FabricError:
         """Return a FabricError that names the switch and the line."""
@@ -206,15 +275,37 @@ class Parsed(Protocol):
 
     ports: dict[str, Any]
     ecmp_fields: tuple[str, ...]
+    overrides: dict[tuple[str, str], list[str]]
+    lag_prefix: str
 
     def port_qos(self, port: str) -> PortQos: ...
+
+    def record_overrides(self) -> None: ...
 
 
 def switch_of(model: Parsed, name: str, system: str) -> Switch:
     """Return the switch of a parsed configuration; ports that are alike share one object. Raises FabricError."""
     seen: dict[PortQos, PortQos] = {}
     ports = {port: model.port_qos(port) for port in model.ports}
-    return Switch(name, system, {port: seen.setdefault(qos, qos) for port, qos in ports.items()}, model.ecmp_fields)
+    model.record_overrides()
+    lags: dict[str, tuple[str, ...]] = {}
+    for port, settings in model.ports.items():
+        if settings.lag:
+            lag = f"{model.lag_prefix}{settings.lag}"
+            lags[lag] = (*lags.get(lag, ()), port)
+            for text in model.ports[lag].lines_unlike(settings) if lag in model.ports else ():
+                model.overrides[f"interface {lag} {text}", QUEUE] = [lag]
+    return Switch(
+        name,
+        system,
+        {port: seen.setdefault(qos, qos) for port, qos in ports.items()},
+        model.ecmp_fields,
+        overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in model.overrides.items()),
+        speeds_gbit_s={
+            port: settings.speed_gbit_s for port, settings in model.ports.items() if settings.speed_gbit_s is not None
+        },
+        lags=lags,
+    )
 
 
 def is_as_wanted(model: Parsed, port: str, qos: PortQos, not_held: Collection[str]) -> bool:

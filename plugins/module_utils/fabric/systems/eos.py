@@ -42,9 +42,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos 
     PROFILE,
     ROUTED,
     EosConfiguration,
-    EosSettings,
     settings_of,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos_settings import EosSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     OWN_NAME,
     CliLine,
@@ -384,4 +384,5 @@ EOS = SwitchSystem(
         "Tomahawk's uc-tx-queue are",
     },
     sizes_headroom=True,  # EOS is given neither bytes nor cables
+    has_only_qos=True,
 )

@@ -49,7 +49,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     SYSTEM,
     TAGGED_BYTES,
     JunosReader,
-    rewrites_dscps,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
     COS,
@@ -58,6 +57,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     MACRO,
     OURS,
     Line,
+    rewrites_dscps,
     set_lines,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.junos_render import (

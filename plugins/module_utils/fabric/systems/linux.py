@@ -52,6 +52,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linu
     SYSTEM,
     LinuxPort,
     ecmp_of,
+    lags,
+    overrides,
     read_model,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import (
@@ -209,7 +211,8 @@ def parse(text: str, name: str) -> Switch:
                 f"its qdiscs and filters are not in the form that tc prints ({error!r})",
                 "read them again",
             ) from None
-    return Switch(name, SYSTEM, ports, ecmp_of(model["sysctl"], name))
+    ecmp = ecmp_of(model["sysctl"], name)
+    return Switch(name, SYSTEM, ports, ecmp, overrides=overrides(model), lags=lags(model))
 
 
 def remediation(running: str, wanted: Switch) -> str:

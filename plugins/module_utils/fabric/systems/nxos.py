@@ -54,9 +54,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     SHUTDOWN,
     WATCHDOG,
     NxosConfiguration,
-    NxosSettings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    Settings,
     is_as_wanted,
     mismatch_error,
     name_from_lines,
@@ -146,7 +146,7 @@ def _remedy(plan: _WantedNxos, model: NxosConfiguration, wanted: Switch) -> list
     system = [f"  {key} {name}" for key, name in plan.system.items() if model.system.get(key) != name]
     lines += ["system qos", *system] if system else []
     for port, settings in plan.ports.items():
-        changes = port_changes(model.ports.get(port, NxosSettings()), settings)
+        changes = port_changes(model.ports.get(port, Settings()), settings)
         lines += [f"interface {port}", *changes] if changes else []
     unplanned = [settings for port, settings in model.ports.items() if port not in wanted.ports]
     used = {kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}
@@ -343,4 +343,5 @@ NXOS = SwitchSystem(
     asics=(),  # Cisco publishes no numbers for the ASICs of Nexus 9000
     sizes_headroom=True,  # NX-OS is given neither bytes nor cables
     check_cable=check_cable,
+    has_only_qos=True,
 )

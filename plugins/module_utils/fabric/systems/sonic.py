@@ -20,13 +20,13 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import SYSTEM, read
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import EGRESS_LOSSLESS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_patch import patches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_restoration import (
     restoring_patches,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
-    EGRESS_LOSSLESS,
     EGRESS_LOSSY,
     hash_fields,
     wanted_port,
@@ -41,8 +41,7 @@ def render(switch: Switch) -> str:
     distinct = switch.distinct_ports()
     index = {id(qos): position for position, qos in enumerate(distinct)}
     kinds = tuple(index[id(qos)] for qos in switch.ports.values())
-    pools_headroom = switch.pools is None or switch.pools.headroom_bytes > 0
-    return _text(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields, pools_headroom)
+    return _text(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields, not switch.own_headroom)
 
 
 @lru_cache(maxsize=64)
@@ -120,5 +119,4 @@ SONIC = SwitchSystem(
     port=re.compile(r"Ethernet(0|[1-9][0-9]{0,3})"),  # sonic-port.yang
     port_example="Ethernet0",
     not_held={"cable_m": "a port's headroom is written in bytes, so SONiC need not compute it from the cable"},
-    has_pools=True,
 )

@@ -25,8 +25,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, report, switch_checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
+    NO_APPLICATION,
     Checker,
     Part,
     PathHost,
@@ -120,12 +121,17 @@ def looked_at_one_by_one(fabric, seen, rdma):
 
     def leaving(port, end):
         classified = switch_checks.classification(port, rdma) if marked_where_it_leaves(end) else []
-        return [*classified, *switch_checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
+        findings = [*classified, *switch_checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
+        if plan(end) and rdma is POLICY.classes[0] and not any(finding.holds is False for finding in findings):
+            findings += switch_checks.as_planned(port, plan(end), POLICY, reasons(end))
+        return findings
 
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
     for host in sorted({end.device for end in nics}):
+        if host in seen.hosts and not seen.hosts[host].applications:
+            found("application", host, [unseen("an application's traffic class", rdma.tos, NO_APPLICATION)])
         for app in seen.hosts.get(host, PathHost()).applications:
             if dscp_of(app.tos) not in [rdma_class.dscp for rdma_class in POLICY.classes if rdma_class != rdma]:
                 found("application", f"{host} {app.name}", nic_checks.application(app, rdma))

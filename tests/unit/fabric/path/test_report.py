@@ -11,6 +11,7 @@ import pytest
 from inventories import inventory, no_headroom
 from messages import Mentions
 from plain_system import PLAIN
+from proof_requests import params as proof_request
 from roce_path import nic
 from switches import OWN_ASICS, PORTS
 
@@ -39,7 +40,7 @@ def params(system, **changes):
         "running": {name: SYSTEMS[system].render(switch) for name, switch in wanted.items()},
         "nics": {"gpu1": {"mlx5_0": {**data, "driver": "mlx5_core"}}, "gpu2": {"mlx5_0": data}},
         "hosts": None,
-        "applications": {"gpu1": [{"name": "NCCL", "tos": 106, "queue_pairs": 4}]},
+        "applications": {host: [{"name": "NCCL", "tos": 106, "queue_pairs": 4}] for host in ("gpu1", "gpu2")},
         "paths": PATHS,
         "rdma_class": None,
         "thresholds": True,
@@ -149,8 +150,9 @@ def fake_system(monkeypatch):
     ],
 )
 def test_invalid_input_is_refused(fake_system, change, fact):
+    request = params(fake_system)
     with pytest.raises(FabricError, match=fact):
-        report.checked({**params(fake_system), **change})
+        report.checked({**request, "applications": {"gpu1": request["applications"]["gpu1"]}, **change})
 
 
 @pytest.mark.parametrize(("count", "more_faults"), [(1, ""), (2, "1 more"), (3, "2 more")])
@@ -158,3 +160,44 @@ def test_the_message_counts_the_other_faults(count, more_faults):
     faults = [fault(f"leaf{number}: the MTU", 9000, 1500, "packets are lost") for number in range(1, count + 1)]
     assert report.message(5, faults) == Mentions("leaf1", "MTU", "9000", "1500", more_faults)
     assert ("more" in report.message(5, faults)) is (count > 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("BUFFER_QUEUE", {"Ethernet0|3-4": {"profile": "egress_lossy_profile"}}),
+        ("WRED_PROFILE", {"SAILLOFT_ECN_600000_6000000_100": {"yellow_min_threshold": "1"}}),
+        ("QUEUE", {"Ethernet0|0": {"scheduler": "scheduler.0", "wred_profile": "AZURE_LOSSLESS"}}),
+    ],
+)
+def test_what_the_plan_would_still_change_is_named(table, change):
+    request = {**proof_request("sonic"), "paths": [], "rdma_class": None, "thresholds": True}
+    config = json.loads(request["running"]["spine1"])
+    for key, fields in change.items():
+        known = (
+            next((name for name in config[table] if key in name), key)
+            if "SAILLOFT" not in key
+            else next(name for name in config[table] if name.startswith("SAILLOFT"))
+        )
+        config[table][known] = {**config[table].get(known, {}), **fields}
+    request["running"]["spine1"] = json.dumps(config)
+    faults = report.checked(request)["faults"]
+    assert faults
+    assert all(fault["where"].startswith("spine1") for fault in faults)
+
+
+def test_a_nic_with_another_speed_than_the_inventory_is_named():
+    request = params("eos", paths=[])
+    request["nics"]["gpu2"] = {"mlx5_0": {**request["nics"]["gpu2"]["mlx5_0"], "speed_gbit_s": 100}}
+    (fault,) = report.checked(request)["faults"]
+    assert (fault["where"], fault["wanted"], fault["seen"]) == ("gpu2 mlx5_0", "400 Gbit/s", "100 Gbit/s")
+
+
+def test_a_host_without_a_named_application_is_reported_as_unseen():
+    request = params("eos", paths=[])
+    del request["applications"]["gpu2"]
+    result = report.checked(request)
+    assert result["holds"] is True
+    assert [finding["where"] for finding in result["unseen"] if "roce_host_applications" in finding["reason"]] == [
+        "gpu2"
+    ]

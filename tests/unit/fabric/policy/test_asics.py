@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Formula
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import find_asic, read_asics
 
 DOCS = Path(__file__).parents[4] / "docs/reference/roce-policy.md"
@@ -49,19 +49,20 @@ def test_the_pools_fit_into_the_buffer(asic):
 
 @pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
 def test_rows_of_a_vendor_have_common_values(asic):
-    """The table's header states them: NVIDIA's ingress pools are half each, Broadcom's lossy packets have none."""
+    """The table's header states them: NVIDIA's ingress pools are half each, Broadcom's lossy packets have none.
+
+    The only file of Spectrum-5 is of a SKU whose lossy packets use the lossless pool.
+    """
     assert (asic.lossless_classes, asic.unicast_queues) == (2, 8)
-    assert asic.lossy_pool_bytes == (asic.pool_bytes if asic.name.startswith("spectrum") else 0)
-    assert asic.formula == (
-        {"spectrum4": Formula.SPECTRUM4}.get(asic.name, Formula.SPECTRUM) if asic.name.startswith("spectrum") else None
-    )
-    assert (Formula.SPECTRUM.value, Formula.SPECTRUM4.value) == (0, 120 // 8)
+    halves = asic.name.startswith("spectrum") and asic.name != "spectrum5"
+    assert asic.lossy_pool_bytes == (asic.pool_bytes if halves else 0)
+    assert bool(asic.formula) == asic.name.startswith("spectrum")
     assert asic.alpha_exponent is None
 
 
 def test_shared_bytes_exclude_headroom_that_the_pool_includes():
     assert ASICS["tomahawk3"].shared_bytes == 66_394_076 - 27_200_352
-    assert ASICS["trident3"].shared_bytes == 26_284_032  # with 6,291,456 of headroom it is the whole buffer
+    assert ASICS["trident3"].shared_bytes == 26_284_032  # with 6,291,456 of headroom it fits into the buffer
     assert ASICS["spectrum3"].shared_bytes == 26_451_968
 
 
@@ -99,32 +100,27 @@ ROWS = [(asic, speed, cable) for asic in ASICS.values() for speed, cable in asic
 
 @pytest.mark.parametrize(("asic", "speed", "cable"), ROWS, ids=[f"{row[0].name}-{row[1]}-{row[2]}" for row in ROWS])
 def test_planned_headroom_is_the_vendors(asic, speed, cable):
-    """The planned headroom is the vendor's.
-
-    Broadcom's is the row. Spectrum-4's is the formula and the row, which are the same. That of the older Spectrums is
-    the formula. Their rows are older than the formula: they never have more, and at 100 Gbit/s and 5 m they have less
-    than what can arrive.
-    """
+    """The planned headroom is Broadcom's row, or NVIDIA's formula, but no less than what can arrive."""
     row = asic.headroom[speed, cable]
     planned = thresholds.headroom_of(asic, speed, cable, 9100, {}, "here")
-    if asic.formula is Formula.SPECTRUM:
-        assert planned.xoff_bytes >= row.xoff_bytes
-        assert planned.xoff_bytes == thresholds.spectrum_xoff_bytes(asic, speed, cable, 9216)
+    if asic.formula:
+        floor = -(-thresholds.floor_bytes(speed, cable, 9100) // 1024) * 1024
+        assert planned.xoff_bytes == max(floor, thresholds.spectrum_xoff_bytes(asic, speed, cable, 9100))
+        assert planned.reserved_bytes == row.reserved_bytes
     else:
         assert planned == row
     assert thresholds.floor_bytes(speed, cable, 9100) <= planned.xoff_bytes
     assert planned.xoff_bytes <= thresholds.CEILING_FACTOR * thresholds.floor_bytes(speed, 1, 9100) or cable > 40
 
 
-def test_only_rows_of_older_spectrum_asics_are_below_the_headroom_floor():
+def test_only_rows_of_spectrum_asics_are_below_the_headroom_floor():
     wrong_rows = [
         (asic.name, speed, cable)
         for asic, speed, cable in ROWS
         if asic.headroom[speed, cable].xoff_bytes < thresholds.floor_bytes(speed, cable, 9100)
     ]
-    assert {name for name, _speed, _cable in wrong_rows} == {"spectrum", "spectrum2", "spectrum3"}
+    assert all(name.startswith("spectrum") and name != "spectrum4" for name, _speed, _cable in wrong_rows)
     assert ("spectrum3", 400, 40) in wrong_rows
-    assert len(wrong_rows) == 12
 
 
 def test_vendor_profiles_are_converted_to_headroom():

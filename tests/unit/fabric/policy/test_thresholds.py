@@ -56,16 +56,63 @@ def test_the_floor_is_the_bytes_that_may_arrive_after_a_pause():
     assert thresholds.response_bytes(1600) == thresholds.response_bytes(800) == 905 * 64
 
 
-def test_spectrum_xoff_matches_the_nvidia_formula():
-    # Cells have 144 bytes: 144 / 64, rounded up to 3. 905 quanta. Spectrum-4 keeps 15 bytes per Gbit/s on its tiles.
-    exact = 1024 + 3 * (9216 + 2 * 5 * 4e11 / (8 * 1.98e8) + 819.2 + 905 * 64)
-    xoff_bytes = thresholds.spectrum_xoff_bytes(SPECTRUM3, 400, 5, 9216)
-    assert xoff_bytes == 212_992
-    assert exact <= xoff_bytes < exact + 1024
-    assert thresholds.spectrum_xoff_bytes(ASICS["spectrum4"], 800, 300, 9216) == 1_150_976
-    # The bytes in MAC and PHY (819.2) decide to which KiB these are rounded up: they are 1 byte from a limit.
-    assert thresholds.spectrum_xoff_bytes(SPECTRUM3, 40, 37, 9216) == 59_392
-    assert thresholds.spectrum_xoff_bytes(SPECTRUM3, 400, 127, 9216) == 398_336
+# The results of NVIDIA's file (sonic-swss 422271e7e, cfgmgr/buffer_headroom_mellanox.lua), run by Lua 5.1 with the
+# cells of platform/mellanox/asic_table.j2 and the traffic of buffers_config.j2 (sonic-buildimage 086b03bd70), MTU 9100,
+# 4 lanes. ASIC, Gbit/s; xoff for 3, 30 and 300 m; for 30 m where the ports share a headroom pool.
+NVIDIA_RESULTS = """
+spectrum 10 19456 19456 23552 17408
+spectrum 25 20480 21504 30720 19456
+spectrum 40 23552 24576 39936 22528
+spectrum 50 25600 27648 46080 25600
+spectrum 100 43008 47104 84992 45056
+spectrum2 10 21504 21504 25600 19456
+spectrum2 25 22528 23552 33792 21504
+spectrum2 40 25600 26624 44032 24576
+spectrum2 50 27648 29696 51200 27648
+spectrum2 100 47104 51200 94208 49152
+spectrum2 200 52224 61440 145408 59392
+spectrum3 10 21504 21504 25600 19456
+spectrum3 25 22528 23552 33792 21504
+spectrum3 40 25600 26624 44032 24576
+spectrum3 50 27648 29696 51200 27648
+spectrum3 100 47104 51200 94208 49152
+spectrum3 200 52224 61440 145408 59392
+spectrum3 400 89088 106496 274432 104448
+spectrum4 10 21504 21504 25600 19456
+spectrum4 25 22528 23552 34816 21504
+spectrum4 50 28672 30720 52224 28672
+spectrum4 100 49152 53248 95232 51200
+spectrum4 200 56320 64512 148480 62464
+spectrum4 400 96256 113664 281600 111616
+spectrum4 800 105472 139264 476160 137216
+spectrum5 10 21504 21504 25600 19456
+spectrum5 25 22528 23552 34816 21504
+spectrum5 50 28672 30720 52224 28672
+spectrum5 100 49152 53248 95232 51200
+spectrum5 200 56320 64512 148480 62464
+spectrum5 400 96256 113664 281600 111616
+spectrum6 10 40960 41984 46080 39936
+spectrum6 25 41984 44032 55296 41984
+spectrum6 100 69632 74752 120832 72704
+spectrum6 200 75776 84992 177152 82944
+spectrum6 400 115712 134144 318464 132096
+spectrum6 800 117760 154624 524288 152576
+"""
+
+
+@pytest.mark.parametrize("result", NVIDIA_RESULTS.strip().splitlines())
+def test_spectrum_xoff_is_what_nvidias_image_computes(result):
+    name, *numbers = result.split()
+    speed, *of_cables, with_pool = map(int, numbers)
+    asic = ASICS[name]
+    assert [thresholds.spectrum_xoff_bytes(asic, speed, cable, 9100) for cable in (3, 30, 300)] == of_cables
+    assert thresholds.spectrum_xoff_bytes(replace(asic, headroom_pool_bytes=1), speed, 30, 9100) == with_pool
+
+
+def test_headroom_of_an_nvidia_switch_is_never_below_the_floor():
+    assert thresholds.floor_bytes(100, 3, 9100) == 43_839  # the image computes 43,008
+    assert headroom(ASICS["spectrum"], 100, 3).xoff_bytes == 44_032
+    assert headroom(SPECTRUM3, 400, 3).xoff_bytes == 89_088
 
 
 @pytest.mark.parametrize(
@@ -81,8 +128,10 @@ def test_a_peer_obeys_within_the_quanta_of_its_speed(speed, quanta):
     [(96, 2), (128, 2), (129, 3), (144, 3), (192, 3), (193, 4), (256, 4)],  # 193 / 64, rounded up
 )
 def test_the_worst_packets_take_several_bytes_of_cells_for_each_byte(cell, bytes_per_byte):
-    exact = 1024 + bytes_per_byte * (9216 + 2 * 5 * 1e11 / (8 * 1.98e8) + 819.2 + 394 * 64)
-    xoff_bytes = thresholds.spectrum_xoff_bytes(replace(SPECTRUM3, cell_bytes=cell), 100, 5, 9216)
+    occupancy = 1 + 128 / 1088 * (bytes_per_byte - 1)
+    exact = 1024 + occupancy * (9100 + 2 * 5 * 1e11 / (8 * 1.98e8) + 819.2 + 394 * 64)
+    asic = replace(SPECTRUM3, cell_bytes=cell, headroom_pool_bytes=1)
+    xoff_bytes = thresholds.spectrum_xoff_bytes(asic, 100, 5, 9100)
     assert exact <= xoff_bytes < exact + 1024
     assert xoff_bytes % 1024 == 0
 
@@ -96,8 +145,8 @@ def test_the_worst_packets_take_several_bytes_of_cells_for_each_byte(cell, bytes
         ("tomahawk3", 40, 201_930),
         ("tomahawk3", 41, 201_930 + 3 * 254),
         ("tomahawk3", 299, 373_888 - 2 * 254),
-        ("spectrum3", 41, 267_264),
-        ("spectrum3", 300, 659_456),
+        ("spectrum3", 41, 112_640),
+        ("spectrum3", 300, 274_432),
     ],
 )
 def test_headroom_is_interpolated_between_two_cable_lengths(asic, cable, xoff):
@@ -109,7 +158,8 @@ def test_packets_longer_than_in_the_profile_add_to_headroom():
     base = headroom(asic, 400, 5, 9100)
     assert headroom(asic, 400, 5, 1500) == base
     assert headroom(asic, 400, 5, 9216) == replace(base, xoff_bytes=178_562 + 2 * 254)  # 2.72 * 116 = 315.52
-    assert headroom(SPECTRUM3, 400, 5, 9216).xoff_bytes == 212_992  # the same as for frames of 9216 bytes
+    assert headroom(SPECTRUM3, 400, 5, 1500) == headroom(SPECTRUM3, 400, 5, 9100)
+    assert headroom(SPECTRUM3, 400, 5, 9216).xoff_bytes - headroom(SPECTRUM3, 400, 5, 9100).xoff_bytes in (0, 1024)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +183,8 @@ def test_headroom_given_by_the_user_replaces_the_profile():
     own_xoff = {(400, 100): 160_000, (400, 10): 90_000}
     assert headroom(SPECTRUM3, 400, 5, own_xoff=own_xoff) == Headroom(47_104, 90_000, 9_216, 0, 37_888)
     assert headroom(SPECTRUM3, 400, 50, own_xoff=own_xoff).xoff_bytes == 160_000
-    assert headroom(SPECTRUM3, 400, 200, own_xoff=own_xoff).xoff_bytes == 508_928  # longer than the user's cables
-    assert headroom(SPECTRUM3, 200, 5, own_xoff=own_xoff).xoff_bytes == 122_880
+    assert headroom(SPECTRUM3, 400, 200, own_xoff=own_xoff).xoff_bytes == 211_968  # longer than the user's cables
+    assert headroom(SPECTRUM3, 200, 5, own_xoff=own_xoff).xoff_bytes == 53_248
     assert headroom(SPECTRUM3, 400, 600, own_xoff={(400, 600): 800_000}).xoff_bytes == 800_000
 
 
@@ -169,7 +219,8 @@ def test_formula_and_floor_grow_with_speed_cable_and_mtu(asic, speed, faster, ca
         sorted([cable, longer]),
         sorted([mtu, larger]),
     )
-    for computed in (lambda *of: thresholds.spectrum_xoff_bytes(asic, *of), thresholds.floor_bytes):
+    pooled = replace(asic, headroom_pool_bytes=1)
+    for computed in (lambda *of: thresholds.spectrum_xoff_bytes(pooled, *of), thresholds.floor_bytes):
         assert 0 < computed(speed, cable, mtu) <= computed(faster, longer, larger)
 
 

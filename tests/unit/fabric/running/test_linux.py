@@ -336,6 +336,7 @@ def test_the_output_of_tc_and_ip_is_read():
         "qdiscs": {"p1": READ["qdiscs"]},
         "filters": {"p1": [{"kind": "flower", "options": {}}]},
         "sysctl": {"a": "1"},
+        "flags": {"lo": (["UP"], None), "p1": (["UP"], None)},
     }
 
 

@@ -16,7 +16,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     ECMP_FIELDS,
     Ecn,
     Headroom,
-    Pools,
     PortQos,
     Queue,
     Switch,
@@ -58,9 +57,8 @@ def test_references_in_brackets_and_keys_of_several_ports_are_read():
 
 def test_a_groups_size_includes_headroom_if_the_switch_has_no_headroom_pool():
     """The rendered file has what a patch would write for ACS-MSN4700, the SKU of the example inventory's leaf."""
-    shared, own_headroom = Pools(1, 1), Pools(1, 0, 1)
-    for pools, size in ((None, 19_456), (shared, 19_456), (own_headroom, 19_456 + 38_912)):
-        wanted = replace(switch("sonic", list(PORTS)), pools=pools)
+    for own_headroom, size in ((False, 19_456), (True, 19_456 + 38_912)):
+        wanted = replace(switch("sonic", list(PORTS)), own_headroom=own_headroom)
         tables = json.loads(sonic.render(wanted))
         profile = tables["BUFFER_PROFILE"][tables["BUFFER_PG"]["Ethernet0|3"]["profile"]]
         assert (profile["size"], profile["xoff"]) == (str(size), "38912")

@@ -29,11 +29,11 @@ BAD_SWITCHES = [
     (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
     (
         change(("leaf1", "system"), None),
-        "roce_switch_system is missing; valid values: cut, few, named, parts, percents, plain, pools, reckons, sizes",
+        "roce_switch_system is missing; valid values: cut, few, named, parts, percents, plain, reckons, sizes",
     ),
     (
         change(("leaf1", "system"), "ios"),
-        "switch leaf1: system 'ios' is unknown; valid values: cut, few, named, parts, percents, plain, pools, reckons",
+        "switch leaf1: system 'ios' is unknown; valid values: cut, few, named, parts, percents, plain, reckons",
     ),
     (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; valid values: jericho2, "),
     (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; valid values: jericho2, "),
@@ -74,7 +74,7 @@ BAD_SWITCHES = [
     (change((*DOWN, "peer"), None), "but that port names none; correct"),
     (
         change((*UP, "peer"), {"switch": "leaf1", "port": "swp3"}),
-        "it names switch leaf1's swp3 as its peer, but that port names switch leaf1's swp3",
+        "port swp3: its peer is a port of the same switch",
     ),
     (
         change((*UP, "speed_gbit_s"), 200),

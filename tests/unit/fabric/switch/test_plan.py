@@ -24,9 +24,9 @@ def test_the_reference_policy_is_planned():
     assert (leaf.name, leaf.system, list(leaf.ports)) == ("leaf1", "plain", ["swp1", "swp2", "swp3"])
     assert leaf.ecmp_fields == read_policy(None).ecmp_fields
     policy = read_policy(None)
-    own_headroom = Headroom(19_456, 120_832, 0, 0, 19_456)
+    own_headroom = Headroom(19_456, 52_224, 0, 0, 19_456)
     assert leaf.ports["swp1"] == port_qos(policy, Ecn(300_000, 3_000_000, 100), own_headroom)
-    fast = Headroom(47_104, 250_880, 9_216, 0, 37_888)
+    fast = Headroom(47_104, 106_496, 9_216, 0, 37_888)
     assert leaf.ports["swp3"] == port_qos(policy, Ecn(600_000, 6_000_000, 100), fast)
     assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 195_326, 2_540, -2, 2_540)
 
@@ -44,7 +44,7 @@ def test_two_classes_are_planned():
     (switch,) = planned({"classes": classes}, one()).values()
     qos = switch.ports["swp0"]
     assert qos.pfc == (3, 4)
-    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 212_992, 9_216, 0, 37_888)
+    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 90_112, 9_216, 0, 37_888)
     assert [qos.dscp_to_class[dscp] for dscp in (26, 20, 48, 0)] == [3, 4, 6, 0]
     assert [queue and queue.bandwidth_percent for queue in qos.queues] == [30, None, None, 50, 20, None, None, None]
     assert qos.queues[3].ecn == qos.queues[4].ecn == Ecn(600_000, 6_000_000, 100)
@@ -65,9 +65,10 @@ def test_ecn_thresholds_are_lowered_on_a_switch_with_many_ports():
     """The calculation covers the whole switch: 128 ports, and the smallest alpha."""
     few, large = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
     assert few.ports["swp0"].queues[3].ecn.minimum_bytes == 600_000
-    headroom_bytes = 128 * (47_104 + 212_992)
+    headroom_bytes = 128 * (47_104 + 90_112)
     q = Fraction(60_817_392 - headroom_bytes, 2) / (128 * 4)
-    assert large.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int(q - 10_000) * 5) // 1000 * 1000, 100)
+    lowered = int(q / Fraction("2.8")) // 1000 * 1000
+    assert large.ports["swp0"].queues[3].ecn == Ecn(lowered, 10 * lowered, 100)
     asics = {
         "own": {
             "source": "a test",
@@ -144,8 +145,8 @@ NARROW = {
         (None, one(cable=999), "switch leaf1: port swp0: a cable of 999 m is longer than"),
         (
             None,
-            one("spectrum", ports=84, speed=100, cable=300),
-            "switch leaf1: the headroom of 1 lossless class on 84 ports, 14020608 bytes, does not fit into NVIDIA "
+            one("spectrum", ports=134, speed=100, cable=300),
+            "switch leaf1: the headroom of 1 lossless class on 134 ports, 13996032 bytes, does not fit into NVIDIA "
             "Spectrum's buffer of 13945824",
         ),
         (
@@ -156,14 +157,14 @@ NARROW = {
         ),
         (
             None,
-            one("spectrum", ports=64, speed=100, cable=300),
-            "switch leaf1: port swp0: PFC may pause at a queue of 6373 bytes or more, and ECN cannot mark earlier: one "
+            one("spectrum", ports=84, speed=100, cable=300),
+            "switch leaf1: port swp0: PFC may pause at a queue of 7696 bytes or more, and ECN cannot mark earlier: one "
             "packet has 9122 bytes",
         ),
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 10**6, "maximum_bytes": 2 * 10**6}}}},
             one(ports=32),
-            "switch leaf1: port swp0: PFC could pause before class roce marks: at a queue of 205055 bytes, where PFC "
+            "switch leaf1: port swp0: PFC could pause before class roce marks: at a queue of 206656 bytes, where PFC "
             "may begin to pause, its ECN of 1000000 to 2000000 bytes at 100% marks 0.00% of packets, but must mark 20%",
         ),
         (

@@ -13,7 +13,7 @@ from planned_switches import STORAGE, change, one, planned
 from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Ecn, Pools
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Ecn
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import registry
@@ -70,30 +70,19 @@ def test_ecn_thresholds_are_rounded_down_on_a_system_that_uses_percentages():
 
 
 def test_a_system_is_planned_with_its_buffer_partitions():
-    headroom_bytes = 32 * (47_104 + 212_992)
+    headroom_bytes = 32 * (47_104 + 90_112)
     (pools_plan,), (parts,) = (planned(None, one(ports=32, system=name)).values() for name in ("plain", "parts"))
     assert pools_plan.ports["swp0"].queues[3].ecn == Ecn(73_000, 730_000, 100)
     part = thresholds.pfc_queue_bytes(Fraction((60_817_392 - headroom_bytes) * 30, 100), 32, 3, 0)
-    assert int(part / Fraction(28, 10)) // 1000 * 1000 == 43_000
-    assert parts.ports["swp0"].queues[3].ecn == Ecn(43_000, 430_000, 100)
+    assert int(part / Fraction(28, 10)) // 1000 * 1000 == 47_000
+    assert parts.ports["swp0"].queues[3].ecn == Ecn(47_000, 470_000, 100)
     assert (pools_plan.shares, parts.shares) == (None, None)
-
-
-def test_the_plan_of_a_system_with_pools_contains_the_pools():
-    headroom_bytes = 32 * (47_104 + 212_992)
-    pools = planned(None, one(ports=32, system="pools"))["leaf1"].pools
-    assert pools == Pools((60_817_392 - headroom_bytes) // 2, 0, 60_817_392 - headroom_bytes)
-    shared = planned(None, one("tomahawk3", ports=32, system="pools"))["leaf1"].pools
-    assert shared == Pools(66_394_076, 27_200_352)
-    lossy = {"classes": {"roce": {"mode": "lossy"}}}
-    assert planned(lossy, one(ports=32, system="pools"))["leaf1"].pools is None
-    assert planned(None, one(ports=32))["leaf1"].pools is None
 
 
 def test_default_partitions_are_planned_unless_the_user_gives_pools():
     switches = one("tomahawk3", ports=32, system="cut")
     switch = planned(None, switches)["leaf1"]
-    q = thresholds.pfc_queue_bytes(Fraction(66_394_076 * 9, 100), 32, 3, -2)
+    q = thresholds.pfc_queue_bytes(Fraction(67_108_864 * 9, 100), 32, 3, -2)
     assert switch.shares == BufferShares(9, 45)
     assert switch.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int((q - 10_000) * 5)) // 1000 * 1000, 100)
     asic_settings = {
@@ -103,9 +92,9 @@ def test_default_partitions_are_planned_unless_the_user_gives_pools():
         "headroom_pool_bytes": 16_000_000,
     }
     switch = planned(None, {"leaf1": {**switches["leaf1"], "asic": "own"}}, asics={"own": asic_settings})["leaf1"]
-    assert switch.shares == BufferShares(61, 25)  # of 66,394,076, rounded up to whole percents
+    assert switch.shares == BufferShares(60, 24)  # of 67,108,864, rounded up to whole percents
     assert switch.ports["swp0"].queues[3].ecn.minimum_bytes > 60_000
-    asic_settings.update(pool_bytes=33_197_038, headroom_pool_bytes=16_598_519)  # a half and a quarter
+    asic_settings.update(pool_bytes=33_554_432, headroom_pool_bytes=16_777_216)  # a half and a quarter
     switch = planned(None, {"leaf1": {**switches["leaf1"], "asic": "own"}}, asics={"own": asic_settings})["leaf1"]
     assert switch.shares == BufferShares(50, 25)
 

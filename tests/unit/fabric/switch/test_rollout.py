@@ -374,3 +374,23 @@ def test_a_linux_qdisc_that_cannot_be_restored_is_refused():
     original["qdiscs"] = [{"kind": "htb", "handle": "1:", "dev": "p1", "root": True, "options": {}}]
     with refuses("sw01: p1", "htb"):
         restored(linux(READ), linux(original), LINUX)
+
+
+def test_a_circle_of_lossless_links_is_refused_before_anything_is_planned():
+    names = [f"s{number}" for number in range(5)]
+    switches = {
+        name: {
+            "system": "eos",
+            "asic": "tomahawk3",
+            "ports": {
+                "Ethernet1/1": {**LINK, "peer": {"switch": names[(at + 1) % 5], "port": "Ethernet2/1"}},
+                "Ethernet2/1": {**LINK, "peer": {"switch": names[at - 1], "port": "Ethernet1/1"}},
+                "Ethernet3/1": {**LINK, "peer": {"host": f"gpu{at}", "port": "mlx5_0"}},
+            },
+        }
+        for at, name in enumerate(names)
+    }
+    running = dict.fromkeys(names, "hostname x\n")
+    with refuses("s0 -> s1 -> s2 -> s3 -> s4 -> s0", "circle", "lossy"):
+        planned(running, LOSSLESS, switches=switches)
+    assert planned(running, LOSSY, switches=switches)["stages"]

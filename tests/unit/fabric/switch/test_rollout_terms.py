@@ -12,7 +12,7 @@ from planned_switches import one
 from switches import switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom, Queue, Switch, Watchdog
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 FULL = switch("plain", ["swp0", "swp1"], cable_m=30)
@@ -60,7 +60,7 @@ def test_a_switch_whose_system_has_nothing_to_change_has_no_stage(monkeypatch):
     system = replace(PLAIN, not_held={}, parse=parse, remediation=lambda _running, _wanted: "")
     monkeypatch.setitem(SYSTEMS, "plain", system)
     request = {"switches": one(), "policy": None, "hosts": None, "asics": None}
-    wanted = rollout.wanted_switches(request)
+    wanted = configs.wanted_switches(request)
     request.update(dict.fromkeys(("nics", "nics_wanted", "backup_path")), running={"leaf1": "text"})
     result = rollout.planned(request, True, False)
     assert (result["changed"], result["stages"], result["whole"]) == (False, [], {})

@@ -18,8 +18,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
     numbers,
     padded,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import EOS
 
-READER = CliReader("leaf1")
+READER = CliReader("leaf1", EOS)
 
 
 def nested(lines):

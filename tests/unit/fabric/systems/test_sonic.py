@@ -17,14 +17,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Ecn,
     Headroom,
-    Pools,
     Queue,
     Switch,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 
 
@@ -113,9 +109,9 @@ def test_lossless_groups_without_headroom_are_left_to_the_switch():
     assert read(rendered(wanted)) == wanted
 
 
-@pytest.mark.parametrize(("pools", "size"), [(None, "19456"), (Pools(1, 1), "19456"), (Pools(1, 0, 1), "58368")])
-def test_a_group_holds_its_own_headroom_only_without_a_headroom_pool(pools, size):
-    tables = rendered(replace(switch("sonic", ["Ethernet0"]), pools=pools))
+@pytest.mark.parametrize(("own_headroom", "size"), [(False, "19456"), (True, "58368")])
+def test_a_group_holds_its_own_headroom_only_without_a_headroom_pool(own_headroom, size):
+    tables = rendered(replace(switch("sonic", ["Ethernet0"]), own_headroom=own_headroom))
     assert tables["BUFFER_PROFILE"][tables["BUFFER_PG"]["Ethernet0|3"]["profile"]] == {
         "dynamic_th": "0",
         "pool": "ingress_lossless_pool",
@@ -142,12 +138,6 @@ def test_the_same_input_gives_the_same_bytes_with_sorted_keys():
     assert sonic.render(copy.deepcopy(wanted)) == text
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
     assert sonic.render(switch("sonic", list(reversed(PORTS)))) == text
-
-
-def test_a_plan_for_sonic_states_the_pools_that_its_image_must_have():
-    ports = {"Ethernet0": {"speed_gbit_s": 400, "cable_m": 5}}
-    specs = read_switches({"leaf1": {"system": "sonic", "asic": "tomahawk3", "ports": ports}})
-    assert plan(read_policy(None), specs)["leaf1"].pools == Pools(66_394_076, 27_200_352, None)
 
 
 def test_names_depend_on_the_content_and_have_at_most_32_characters():

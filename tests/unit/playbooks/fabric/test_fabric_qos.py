@@ -92,6 +92,20 @@ def test_a_failed_proof_restores_the_previous_configurations(fabric):
     assert fabric.sonic_log().count("apply-patch") == 2
 
 
+def test_what_failed_before_the_run_fails_it_and_undoes_nothing(fabric):
+    config = fabric.sonic()
+    config["PORT"]["Ethernet0"]["pfc_asym"] = "on"
+    fabric.set_sonic(config)
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status != 0
+    assert "pfc_asym" in output
+    assert fabric.has(LOSSLESS)
+    assert json.loads((fabric.leaf1 / "startup.json").read_text()) == fabric.sonic()
+    assert json.loads((fabric.path / "proofs/fabric.json").read_text())["holds"] is False
+    (folder,) = (fabric.path / "backups").iterdir()
+    assert (folder / "finished").exists()
+
+
 def test_a_lost_connection_ends_the_run_and_the_other_switches_are_restored(fabric):
     before = copy.deepcopy(fabric.nvue.applied)
     (fabric.leaf1 / "die").write_text("1")

@@ -10,8 +10,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos 
     PROFILE,
     ROUTED,
     EosConfiguration,
-    EosSettings,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos_settings import EosSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine, numbers
 
 NOTHING = EosSettings(CliLine(0, ""))

@@ -11,16 +11,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     OUTPUT,
     WATCHDOG,
     NxosConfiguration,
-    NxosSettings,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine, Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
     Tree,
     object_changes,
 )
 
 POLICIES = (INPUT, OUTPUT, NETWORK)
-NOTHING = NxosSettings()
+NOTHING = Settings()
 
 
 def restoration(backup: str, running: str, name: str) -> str:
@@ -61,7 +60,7 @@ def _tree(line: CliLine) -> Tree:
     return {child.text: _tree(child) for child in line.children}
 
 
-def _changes(wanted: NxosSettings, existing: NxosSettings) -> list[str]:
+def _changes(wanted: Settings, existing: Settings) -> list[str]:
     """Return the lines that change system or port from ``existing`` to ``wanted``: policies are detached first."""
     lines = []
     for key, (value, line) in existing.values.items():

@@ -26,8 +26,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Headroom, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
+    EGRESS_LOSSLESS,
+    INGRESS_POOL,
+    lossless_refusal,
+    read_headroom,
+    remedy,
+    sku_of,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import (
     ConfigDb,
     Entry,
@@ -35,11 +43,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
-    EGRESS_LOSSLESS,
     EGRESS_LOSSY,
     HASH_FIELDS,
     INGRESS_LOSSY,
-    INGRESS_POOL,
     MAPS,
     PFC_TO_PG,
     PFC_TO_PG_TABLE,
@@ -55,8 +61,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
 OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
 OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
+REFERRING = {*MAPS, "scheduler", "wred_profile", "profile", "pool"}  # fields with a reference
 EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # in queue entries on NVIDIA's and some other vendors' platforms
-MOST_POOL_BYTES = 64 * 10**9
 HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
 
 
@@ -105,19 +111,21 @@ class _Target:
             for table, entries in db.tables.items()
         }
         self.parts: dict[tuple[str, str], list[str]] = {}  # keys that were split
-        self.brackets = any(
-            isinstance(value, str) and value.startswith("[")
+        self.headrooms: dict[str, Headroom | None] = {}  # by profile
+        self.unbuffered = not db.table("BUFFER_POOL")  # the image leaves all buffers to the ASIC's driver
+        referring = [
+            str(entry[field]).startswith("[")
             for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_PROFILE", "BUFFER_QUEUE")
             for entry in db.table(table).values()
-            for value in entry.values()
-        )
+            for field in entry.keys() & REFERRING
+        ]
+        self.brackets = bool(referring) and all(referring)  # new images read both forms, their models only names
         pool = db.text("BUFFER_POOL", INGRESS_POOL, "xoff")
         self.pools_headroom = pool is not None and pool != "0"
 
     def build(self) -> None:
         """Change the copy to the wanted ConfigDB."""
         self._split_ranges()
-        self._check_pools()
         mine = set(self.wanted.ports)
         for port, qos in self.wanted.ports.items():
             if port not in self.db.table("PORT"):
@@ -135,7 +143,7 @@ class _Target:
             self._check_image(wanted)
             for (table, name), entry in wanted.shared.items():
                 self._table(table)[name] = dict(entry)
-            self._port(port, wanted)
+            self._port(port, wanted, qos)
         self._drop_ports({port for port in self.tables.get("PORT_QOS_MAP", {}) if port not in mine})
         self._polling()
         self._hash()
@@ -179,54 +187,15 @@ class _Target:
                 self.tables[table][key] = entry
 
     def _check_image(self, wanted: WantedPort) -> None:
-        remedy = "run `config qos reload` on the switch to create what its image has for its platform"
-        if any(table == "BUFFER_PROFILE" for table, _name in wanted.shared):
-            pool = self.db.entry("BUFFER_POOL", INGRESS_POOL)
-            if not pool:
-                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, "headroom needs this pool, but it is missing", remedy)
-            if pool.get("mode") != "dynamic":
-                problem = f"its mode is {pool.get('mode')!r}, but an alpha needs a dynamic pool"
-                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
+        refusal = lossless_refusal(self.db) if wanted.lossless_queues else None
+        if refusal is not None:
+            raise refusal
         lossy = refer("BUFFER_PROFILE", INGRESS_LOSSY, self.brackets) in wanted.groups.values()
-        for name, needed in ((INGRESS_LOSSY, lossy), (EGRESS_LOSSLESS, bool(wanted.lossless_queues))):
-            if needed and not self.db.entry("BUFFER_PROFILE", name):
-                raise self.db.refuse("BUFFER_PROFILE", name, "the policy needs this profile, but it is missing", remedy)
+        if lossy and not self.unbuffered and not self.db.entry("BUFFER_PROFILE", INGRESS_LOSSY):
+            cause = f"the policy needs this profile, but {sku_of(self.db)} has none"
+            raise self.db.refuse("BUFFER_PROFILE", INGRESS_LOSSY, cause, remedy(self.db))
 
-    def _check_pools(self) -> None:
-        """Refuse pools other than those that ECN's thresholds and the headroom were computed with.
-
-        A pool without a size is one that the image sizes itself, from what headroom leaves (buffer_model dynamic).
-        """
-        wanted = self.wanted.pools
-        if wanted is None or not self.db.entry("BUFFER_POOL", INGRESS_POOL):
-            return
-        remedy = (
-            "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes, "
-            "lossy_pool_bytes), or change them"
-        )
-        size = self.db.number("BUFFER_POOL", INGRESS_POOL, "size", 0, MOST_POOL_BYTES)
-        headroom = self.db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_POOL_BYTES) or 0
-        if headroom < wanted.headroom_bytes or (headroom > 0) != (wanted.headroom_bytes > 0):
-            problem = f"its xoff is {headroom} bytes, but the plan assumes {wanted.headroom_bytes}"
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
-        if size is not None and size < wanted.lossless_bytes:
-            problem = f"its size is {size} bytes, but the plan assumes {wanted.lossless_bytes}"
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
-        if wanted.ingress_bytes is None:
-            return
-        sizes = [
-            self.db.number("BUFFER_POOL", name, "size", 0, MOST_POOL_BYTES) or 0
-            for name in self.db.table("BUFFER_POOL")
-            if self.db.text("BUFFER_POOL", name, "type") == "ingress"
-        ]
-        if sum(sizes) > wanted.ingress_bytes:
-            problem = (
-                f"the ingress pools have {sum(sizes)} bytes, but the headroom of all ports leaves "
-                f"{wanted.ingress_bytes} of the buffer"
-            )
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, problem, remedy)
-
-    def _port(self, port: str, wanted: WantedPort) -> None:
+    def _port(self, port: str, wanted: WantedPort, qos: PortQos) -> None:
         fields = self._table("PORT_QOS_MAP").setdefault(port, {})
         for field in OWNED_FIELDS:
             fields.pop(field, None)
@@ -240,7 +209,9 @@ class _Target:
                 self._table("QUEUE")[key] = dict(wanted.queues[number])
             else:
                 self._table("QUEUE").pop(key, None)
-            self._group(key, wanted.groups.get(number))
+            if self.unbuffered:
+                continue
+            self._group(key, wanted.groups.get(number), qos.headroom[number])
             if number in wanted.queues:
                 self._egress(key, number in wanted.lossless_queues)
         if wanted.watchdog:
@@ -250,22 +221,25 @@ class _Target:
         if wanted.mtu is not None:
             self._table("PORT")[port]["mtu"] = wanted.mtu
 
-    def _group(self, key: str, profile: str | None) -> None:
-        """Set the profile of a group. Where no class uses the group, remove its headroom, but keep a lossy buffer."""
+    def _group(self, key: str, profile: str | None, headroom: Headroom | None) -> None:
+        """Set the profile of a group. Where no class uses the group, remove its headroom, but keep a lossy buffer.
+
+        Another profile with the same headroom stays: an image sets its own again whenever ``pfc_enable`` changes
+        (sonic-swss, cfgmgr/buffermgr.cpp, doSpeedUpdateTask).
+        """
         groups = self._table("BUFFER_PG")
+        profiles = self.db.table("BUFFER_PROFILE")
+        name = next((referred for referred in references(groups.get(key, {})) if referred in profiles), "")
         if profile is not None:
-            groups[key] = {**groups.get(key, {}), "profile": profile}
-        elif key in groups:
-            name = next(
-                (
-                    name_referred
-                    for name_referred in references(groups[key])
-                    if name_referred in self.db.table("BUFFER_PROFILE")
-                ),
-                "",
-            )
-            if "xoff" in self.db.entry("BUFFER_PROFILE", name):
-                del groups[key]
+            if headroom is None or not name or self._headroom(name) != headroom:
+                groups[key] = {**groups.get(key, {}), "profile": profile}
+        elif "xoff" in self.db.entry("BUFFER_PROFILE", name):
+            del groups[key]
+
+    def _headroom(self, name: str) -> Headroom | None:
+        if name not in self.headrooms:
+            self.headrooms[name] = read_headroom(self.db, name, False)
+        return self.headrooms[name]
 
     def _egress(self, key: str, lossless: bool) -> None:
         queues = self._table("BUFFER_QUEUE")
@@ -282,8 +256,7 @@ class _Target:
             )
             if not profile:
                 problem = f"neither {lossy_profiles[0]} nor {lossy_profiles[1]} exists for lossy queues"
-                remedy = "run `config qos reload` on the switch to create what its image has for its platform"
-                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, problem, remedy)
+                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, problem, remedy(self.db))
         queues[key] = {**existing, "profile": refer("BUFFER_PROFILE", profile, self.brackets)}
 
     def _drop_ports(self, ports: set[str]) -> None:

@@ -23,12 +23,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import INGRESS_POOL
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import Entry
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, name_from_content
 
-INGRESS_POOL = "ingress_lossless_pool"
 INGRESS_LOSSY = "ingress_lossy_profile"
-EGRESS_LOSSLESS = "egress_lossless_profile"
 EGRESS_LOSSY = "egress_lossy_profile"
 
 # Field of PORT_QOS_MAP -> the table that it refers to.

@@ -8,13 +8,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from messages import raises
 from patched_sonic import LOSSY, apply
 from sonic_configs import PORTS, default_config
 from switches import switch
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Pools
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import wanted_port
@@ -78,48 +75,20 @@ def test_a_profile_is_written_with_the_values_of_its_vendor(asic, line, pools, w
     assert tuple(profile.get(field) for field in ("size", "xon", "xoff", "xon_offset")) == written
 
 
-def pooled(pools, **changes):
-    """Change the pools of the default configuration, and apply the patch to a switch planned with ``pools``."""
+def test_a_lossy_policy_leaves_buffers_to_a_switch_whose_image_has_none():
+    """Arista-7060X6-64PE-B-P32O64 as ToRRouter (buffers_defaults_t0.j2, sonic-buildimage 086b03bd70)."""
+    config = {table: entries for table, entries in default_config().items() if not table.startswith("BUFFER")}
+    patched = apply(config, switch("sonic", list(PORTS), LOSSY))
+    assert not [table for table in patched if table.startswith("BUFFER")]
+    assert patched["QUEUE"]["Ethernet0|3"]["wred_profile"]
+
+
+def test_one_old_reference_among_new_ones_does_not_turn_all_into_old_ones():
+    """The template of DellEMC-Z9664f-O64 has both forms."""
     config = default_config()
-    for field, value in changes.items():
-        if value is None:
-            del config["BUFFER_POOL"]["ingress_lossless_pool"][field]
-        else:
-            config["BUFFER_POOL"]["ingress_lossless_pool"][field] = value
-    return apply(config, replace(switch("sonic", list(PORTS)), pools=pools))
-
-
-OWN = {"xoff": None}
-
-
-def test_pools_as_large_as_planned_are_accepted():
-    shared = Pools(32_689_152, 2_058_240)
-    assert pooled(shared)["BUFFER_PG"]["Ethernet0|3"]
-    assert pooled(shared, xoff="2058241", size="32689153")
-    assert pooled(shared, size=None)  # the image computes its size
-    assert pooled(Pools(32_689_152, 0, 32_689_152), **OWN)
-    assert pooled(None, size="1")  # the plan used no pools
-
-
-@pytest.mark.parametrize(
-    ("pools", "changes", "fact"),
-    [
-        (Pools(32_689_153, 2_058_240), {}, "its size is 32689152 bytes, but the plan assumes 32689153"),
-        (Pools(32_689_152, 2_058_240), {"size": "0"}, "its size is 0 bytes, but the plan assumes 32689152"),
-        (Pools(32_689_152, 2_058_240), {"xoff": "0"}, "its xoff is 0 bytes, but the plan assumes 2058240"),
-        (Pools(32_689_152, 2_058_241), {}, "its xoff is 2058240 bytes, but the plan assumes 2058241"),
-        (Pools(32_689_152, 2_058_240), OWN, "its xoff is 0 bytes, but the plan assumes 2058240"),
-        (Pools(32_689_152, 0, 40_000_000), {}, "its xoff is 2058240 bytes, but the plan assumes 0"),
-        (
-            Pools(32_689_152, 0, 32_689_151),
-            OWN,
-            "the ingress pools have 32689152 bytes, but the headroom of all ports leaves 32689151 of the buffer",
-        ),
-    ],
-)
-def test_pools_that_do_not_match_the_plan_are_refused(pools, changes, fact):
-    with raises(FabricError, "leaf1", "BUFFER_POOL|ingress_lossless_pool", fact, "roce_asics"):
-        pooled(pools, **changes)
+    config["BUFFER_PROFILE"]["ingress_lossy_profile"]["pool"] = "[BUFFER_POOL|ingress_lossless_pool]"
+    patched = apply(config, switch("sonic", list(PORTS)))
+    assert not patched["BUFFER_PG"]["Ethernet0|3"]["profile"].startswith("[")
 
 
 @pytest.mark.parametrize("pools", [True, False])

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from sonic_configs import PORTS, default_config
 from switches import switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Pools
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 
 WANTED = switch("sonic", list(PORTS))
@@ -35,27 +33,6 @@ def refused(tables: dict[str, Any], wanted: Any = WANTED) -> str:
     with pytest.raises(FabricError) as error:
         patch(tables, wanted)
     return str(error.value)
-
-
-def test_a_pool_has_64_gb_at_most():
-    wanted = replace(WANTED, pools=Pools(1, 1))
-    for field in ("size", "xoff"):
-        assert patch(config(BUFFER_POOL={INGRESS: {field: "64000000000"}}), wanted)
-        assert refused(config(BUFFER_POOL={INGRESS: {field: "64000000001"}}), wanted) == Mentions(
-            "leaf1", f"BUFFER_POOL|{INGRESS}", field, "64000000001", "64000000000"
-        )
-
-
-def test_headroom_of_one_byte_is_headroom():
-    assert patch(config(BUFFER_POOL={INGRESS: {"xoff": "1"}}), replace(WANTED, pools=Pools(1, 1)))
-
-
-def test_pools_without_a_size_take_nothing_of_the_buffer():
-    tables = config(BUFFER_POOL={"other": {"type": "ingress"}, "third": {"type": "ingress", "size": "0"}})
-    tables["BUFFER_POOL"][INGRESS].update(size="7")
-    del tables["BUFFER_POOL"][INGRESS]["xoff"]
-    assert patch(tables, replace(WANTED, pools=Pools(7, 0, 7)))
-    assert "the ingress pools have 7 bytes" in refused(tables, replace(WANTED, pools=Pools(7, 0, 6)))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ LACKING = [
     (("PORT", "Ethernet8"), "leaf1: PORT|Ethernet8: the switch has no such port"),
     (("BUFFER_POOL", "ingress_lossless_pool"), "leaf1: BUFFER_POOL|ingress_lossless_pool: headroom needs this pool"),
     (("BUFFER_PROFILE", "ingress_lossy_profile"), "leaf1: BUFFER_PROFILE|ingress_lossy_profile: the policy needs"),
-    (("BUFFER_PROFILE", "egress_lossless_profile"), "leaf1: BUFFER_PROFILE|egress_lossless_profile: the policy needs"),
+    (("BUFFER_PROFILE", "egress_lossless_profile"), "leaf1: BUFFER_PROFILE|egress_lossless_profile: lossless"),
     (("BUFFER_PROFILE", "egress_lossy_profile"), "leaf1: BUFFER_PROFILE|egress_lossy_profile: neither q_lossy_profile"),
 ]
 

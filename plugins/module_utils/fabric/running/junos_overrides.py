@@ -1,0 +1,102 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read what a Junos configuration has beside the terms of ``qos``: overrides, speeds and port channels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import COS, Line
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import JUNOS, QUEUE
+
+_SECTIONS = (*COS, "interfaces", "firewall", "security")  # with statements that can change what packets get
+# The sections of class of service that are read wholly, or have an effect only where an interface refers to them.
+READ = (
+    "apply-macro",
+    "classifiers",
+    "code-point-aliases",
+    "drop-profiles",
+    "forwarding-class-sets",
+    "forwarding-classes",
+    "loss-priority-maps",
+    "loss-priority-rewrites",
+    "rewrite-rules",
+    "scheduler-map-forwarding-class-sets",
+    "scheduler-maps",
+    "traffic-control-profiles",
+    "virtual-channel-groups",
+)
+_SPEED = re.compile(r"(\d+)g")
+
+
+def speeds_gbit_s(lines: Sequence[Line]) -> dict[str, int]:
+    """Return the configured speeds of ports."""
+    speeds = {}
+    for line in lines:
+        if line[0] == "interfaces" and line[-2:-1] == ("speed",):
+            port = line[1]
+        elif line[0] == "chassis" and line[1:7:2] == ("fpc", "pic", "port") and line[-2] in ("speed", "channel-speed"):
+            port = f"et-{line[2]}/{line[4]}/{line[6]}"
+        else:
+            continue
+        match = _SPEED.fullmatch(line[-1])
+        if match:
+            speeds[port] = int(match[1])
+    return speeds
+
+
+def lags(lines: Sequence[Line]) -> dict[str, tuple[str, ...]]:
+    """Return the members of each aggregated interface."""
+    members: dict[str, tuple[str, ...]] = {}
+    for line in lines:
+        if line[0] == "interfaces" and line[-2:-1] == ("802.3ad",):
+            members[line[-1]] = (*members.get(line[-1], ()), line[1])
+    return members
+
+
+def overrides(lines: Sequence[Line], attached: Mapping[str, Collection[str | None]]) -> tuple[Override, ...]:
+    """Return the statements that can change what packets get and that are not read.
+
+    ``attached``: port -> the profiles of its class of service. All statements of a group that is applied count, because
+    what is inherited is not read.
+    """
+    ports_by_statement: dict[tuple[str, str], tuple[str, ...]] = {}
+    applied = {line[-1] for line in lines if line[-2:-1] == ("apply-groups",)}
+    for line in lines:
+        if line[0] == "groups" and applied.intersection(line[1:2]):
+            effect = JUNOS.effect(" ".join(line[2:])) or (QUEUE if line[2:3] == COS else None)
+            if effect:
+                ports_by_statement[" ".join(line), effect] = ()
+        elif line[0] in _SECTIONS and (line[:1] != COS or (line[1:] and line[1] not in READ)):
+            effect = JUNOS.effect(" ".join(line))
+            ports = _ports(line, lines, attached) if effect else None
+            if effect and ports is not None:
+                ports_by_statement[" ".join(line), effect] = ports
+    of_port = {line[2:] for line in lines if line[:2] == (*COS, "interfaces")}
+    for lag, members in lags(lines).items():
+        for words in sorted(words for words in of_port if words[:1] == (lag,)):
+            if any((member, *words[1:]) not in of_port for member in members):
+                ports_by_statement[" ".join((*COS, "interfaces", *words)), QUEUE] = (lag,)
+    return tuple(Override(text, effect, ports) for (text, effect), ports in ports_by_statement.items())
+
+
+def _ports(line: Line, lines: Sequence[Line], attached: Mapping[str, Collection[str | None]]) -> tuple[str, ...] | None:
+    """Return the ports that a statement concerns, () for the whole switch; None where nothing refers to it."""
+    line = (*line, "", "", "")  # a damaged line is shorter
+    if line[0] == "firewall":
+        name = line[line.index("filter") + 1] if "filter" in line else ""
+        filtered = [other for other in lines if other[0] == "interfaces" and "filter" in other and other[-1] == name]
+        return tuple(dict.fromkeys(other[1] for other in filtered)) or None
+    if line[0] == "interfaces":
+        return () if line[1] == "interface-range" else (line[1],)
+    if line[0] == "security":
+        return (line[3],)
+    if line[1] == "interfaces":
+        named = [port for port in attached if fnmatchcase(port, "*" if line[2] == "all" else line[2])]
+        return tuple(named) or (line[2],)
+    if line[1] in ("schedulers", "congestion-notification-profile"):
+        return tuple(port for port, names in attached.items() if line[2] in names) or None
+    return ()

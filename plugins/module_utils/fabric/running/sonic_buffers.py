@@ -1,0 +1,107 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the buffers of a SONiC ConfigDB: its ingress pools, its profiles of lossless groups, and what it lacks for them.
+
+An image takes its pools from a file of its SKU and the switch's type (sonic-buildimage,
+device/*/*/*/buffers_defaults_*.j2). Some of these files have no pools, or pools for lossy packets only. The headroom of
+a speed and cable is in ``pg_lossless_SPEED_CABLE_profile``, which the image adds when a port first needs it
+(sonic-swss, cfgmgr/buffermgr.cpp).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, Headroom
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
+
+INGRESS_POOL = "ingress_lossless_pool"
+EGRESS_LOSSLESS = "egress_lossless_profile"
+MOST_BYTES = (1 << 64) - 1  # uint64 in the models
+_IMAGE_PROFILE = re.compile(r"pg_lossless_([0-9]{1,7})000_([0-9]{1,6})m_profile")
+
+
+def read_buffers(db: ConfigDb) -> Buffers | None:
+    """Return the buffers that the switch has; None where the ConfigDB is a part, such as the rendered one."""
+    if "DEVICE_METADATA" not in db.tables:
+        return None
+    refusal = lossless_refusal(db)
+    if refusal is not None:
+        return Buffers(refusal=refusal)
+    sizes: dict[str, list[int]] = {"ingress": [], "egress": []}
+    for name in db.table("BUFFER_POOL"):
+        if name != INGRESS_POOL:
+            size = db.number("BUFFER_POOL", name, "size", 0, MOST_BYTES)
+            sizes.setdefault(db.text("BUFFER_POOL", name, "type") or "", []).append(size or 0)
+    lossless = db.number("BUFFER_POOL", INGRESS_POOL, "size", 0, MOST_BYTES)
+    headroom_pool = db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_BYTES) or 0
+    if lossless is not None and lossless + headroom_pool > max(sizes["egress"], default=0):
+        lossless = max(0, lossless - headroom_pool)  # the size includes the headroom pool
+    rows = {}
+    for name in db.table("BUFFER_PROFILE"):
+        match = _IMAGE_PROFILE.fullmatch(name)
+        headroom = read_headroom(db, name, False) if match else None
+        if match and headroom is not None:
+            rows[int(match[1]), int(match[2])] = headroom
+    cables = next(iter(db.table("CABLE_LENGTH").values()), {})
+    lines = [(fields.get("speed"), cables.get(port)) for port, fields in db.table("PORT").items()]
+    ports_xoff = sum(row.xoff_bytes * lines.count((f"{speed}000", f"{cable}m")) for (speed, cable), row in rows.items())
+    return Buffers(lossless, headroom_pool, sum(sizes["ingress"]), max(sizes["egress"], default=0), rows, ports_xoff)
+
+
+def lossless_refusal(db: ConfigDb) -> FabricError | None:
+    """Return why lossless classes are impossible with the switch's buffers, with a remedy; None where they are not."""
+    pools, sku = db.table("BUFFER_POOL"), sku_of(db)
+    if not pools:
+        return db.refuse("BUFFER_POOL", INGRESS_POOL, f"headroom needs this pool, but {sku} has no pools", remedy(db))
+    if INGRESS_POOL not in pools:
+        cause = f"headroom needs this pool, but {sku} has only {', '.join(sorted(pools))}"
+        return db.refuse("BUFFER_POOL", INGRESS_POOL, cause, remedy(db))
+    mode = db.text("BUFFER_POOL", INGRESS_POOL, "mode")
+    if mode != "dynamic":
+        cause = f"its mode is {mode!r}, but an alpha needs a dynamic pool"
+        return db.refuse("BUFFER_POOL", INGRESS_POOL, cause, remedy(db))
+    if not db.entry("BUFFER_PROFILE", EGRESS_LOSSLESS):
+        cause = f"lossless queues need this profile, but {sku} has none: its queues are lossy"
+        return db.refuse("BUFFER_PROFILE", EGRESS_LOSSLESS, cause, remedy(db))
+    return None
+
+
+def sku_of(db: ConfigDb) -> str:
+    """Return the SKU and type for which the image chose the buffers, in words."""
+    sku, kind = (db.text("DEVICE_METADATA", "localhost", field) for field in ("hwsku", "type"))
+    return f"{sku or 'the switch'} as {kind or 'a switch without type'}"
+
+
+def remedy(db: ConfigDb) -> str:
+    """Return a next step that can help: the image's buffers are loaded again only if they never were."""
+    if "CABLE_LENGTH" not in db.tables:  # buffers_config.j2 writes this table with all buffers
+        return "run `config qos reload` on the switch, which loads the buffers that its image has for its SKU and type"
+    return (
+        "make the classes lossy (roce_policy: classes: mode), choose a SKU or type (DEVICE_METADATA) for which the "
+        "image has lossless buffers, or load the vendor's pools and profiles for them with `config load`"
+    )
+
+
+def read_headroom(db: ConfigDb, name: str, image_left_out: bool) -> Headroom | None:
+    """Return the headroom of a profile; None where it is a lossy group's, or has no alpha (a static threshold).
+
+    ``image_left_out``: the ConfigDB is a part that has no pools.
+    """
+    table = "BUFFER_PROFILE"
+    alpha = db.number(table, name, "dynamic_th", -8, 7)  # ranges of sonic-buffer-profile.yang
+    size, xoff, xon, offset = (
+        db.number(table, name, field, 0, MOST_BYTES) for field in ("size", "xoff", "xon", "xon_offset")
+    )
+    if size is None or xoff is None or alpha is None:
+        return None
+    pool = None if image_left_out else db.reference(table, name, "pool", "BUFFER_POOL")
+    if not db.text(table, name, "pool"):
+        raise db.refuse(table, name, "no pool is named", "name the ingress pool of lossless traffic")
+    # If the pool does not hold the headroom, each group's size includes it (see ``wanted_port``).
+    bare = pool is not None and db.text("BUFFER_POOL", pool, "xoff") in (None, "0")
+    reserved = size - xoff if size >= xoff + (0 if bare else xon or 0) else size
+    if offset is None:
+        offset = 0 if xon is None else max(0, reserved - xon)
+    return Headroom(reserved, xoff, offset, alpha, xon or 0)

@@ -1,0 +1,100 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read what a ConfigDB has beside the terms of ``qos``: overrides, speeds and port channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Override
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import (
+    NOT_PORTS,
+    RANGE,
+    ConfigDb,
+    references,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, SONIC
+
+# The tables of sonic-yang-models that can change what packets get, with the fields of PORT that can; no other table
+# can, except for those that the reader of ``qos`` reads wholly.
+_TABLES = (
+    "ACL_RULE",
+    "ACL_TABLE",
+    "LLR_PORT",
+    "PORTCHANNEL",
+    "PORT_QOS_MAP",
+    "PORT_STORM_CONTROL",
+    "QUEUE",
+    "SCHEDULER",
+    "SRV6_MY_SIDS",
+    "SWITCH_TRIMMING",
+    "TUNNEL",
+    "VLAN_SUB_INTERFACE",
+)
+_PORT_FIELDS = ("admin_status", "macsec", "pfc_asym")
+
+
+def overrides(db: ConfigDb) -> tuple[Override, ...]:
+    """Return the entries that can change what packets get. Raises FabricError where a table is invalid."""
+    found = [
+        Override(f"PORT|{port} {field} {entry[field]}", effect, (port,))
+        for port, entry in db.table("PORT").items()
+        for field in _PORT_FIELDS
+        if field in entry and (effect := SONIC.effect(f"PORT {field} {entry[field]}"))
+    ]
+    found += [  # sonic-port.yang: a port is down unless it is set up. A part of a ConfigDB has no lanes.
+        Override(f"PORT|{port} has no admin_status up", LINK, (port,))
+        for port, entry in db.table("PORT").items()
+        if "lanes" in entry and "admin_status" not in entry
+    ]
+    for table in _TABLES:
+        for key, entry in db.table(table).items() if table in db.tables else ():
+            for field, value in entry.items():
+                effect = SONIC.effect(f"{table} {_kind(db, table, key, entry)}{field} {value}")
+                ports = _ports(db, table, key) if effect else None
+                if effect and ports is not None:
+                    found.append(Override(f"{table}|{key} {field} {value}", effect, ports))
+    return tuple(found)
+
+
+def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any]) -> str:
+    """Return "strict " for a queue that no class has (a multicast queue) and that comes before all others, or ""."""
+    match = RANGE.fullmatch(key.split("|")[-1]) if table == "QUEUE" else None
+    if not match or int(match[2] or match[1]) < CLASSES or key.startswith(NOT_PORTS):
+        return ""
+    name = db.reference(table, key, "scheduler", "SCHEDULER")
+    return "strict " if name and db.text("SCHEDULER", name, "type") == "STRICT" else ""
+
+
+def _ports(db: ConfigDb, table: str, key: str) -> tuple[str, ...] | None:
+    """Return the ports that an entry concerns, () for the whole switch; None where nothing refers to it."""
+    names = key.split("|")
+    if table == "SCHEDULER":
+        queues = [queue for queue, entry in db.table("QUEUE").items() if _names(entry, "scheduler", key)]
+        return tuple(port for queue in queues for port in queue.split("|")[0].split(",")) or None
+    if table == "VLAN_SUB_INTERFACE":
+        return (names[0].partition(".")[0],)
+    if table in ("ACL_RULE", "ACL_TABLE"):
+        return tuple(db.texts("ACL_TABLE", names[0], "ports") or ()) or None
+    if table in ("PORT_QOS_MAP", "PORTCHANNEL", "PORT_STORM_CONTROL", "QUEUE", "LLR_PORT"):
+        return () if names[0].lower() == "global" else tuple(names[0].split(","))
+    return ()
+
+
+def _names(entry: dict[str, Any], field: str, name: str) -> bool:
+    return name in references({field: entry.get(field)})
+
+
+def speeds_gbit_s(db: ConfigDb) -> dict[str, int]:
+    """Return the configured speeds of ports."""
+    speeds = {port: db.number("PORT", port, "speed", 1, 1_600_000) for port in db.table("PORT")}
+    return {port: speed // 1000 for port, speed in speeds.items() if speed is not None}
+
+
+def lags(db: ConfigDb) -> dict[str, tuple[str, ...]]:
+    """Return the members of each port channel."""
+    members: dict[str, tuple[str, ...]] = {}
+    for key in db.table("PORTCHANNEL_MEMBER"):
+        lag, _bar, port = key.partition("|")
+        members[lag] = (*members.get(lag, ()), port)
+    return members

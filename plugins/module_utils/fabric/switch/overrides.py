@@ -1,0 +1,50 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a switch's configuration has that can undo the policy on the ports of the inventory. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK
+
+OVERRIDDEN = "no statement that is not understood can change the {} of packets"
+UNKNOWN = "the path is not known beyond it"
+LINE_RATE, LINE_RATE_WRONG = "the port has the inventory's speed", "headroom and thresholds are for another speed"
+MEMBERS, MEMBER_UNKNOWN = (
+    "all members of the port channel are in the inventory",
+    "packets also take ports that were not checked",
+)
+
+
+def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[Override]:
+    """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all."""
+    for override in seen.overrides:
+        members = [member for port in override.ports for member in seen.lags.get(port, (port,))]
+        ports = tuple(port for port in members if port in speeds_gbit_s)
+        if ports or not override.ports:
+            yield Override(override.statement, override.effect, ports)
+
+
+def problems(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], str, str, str, str]]:
+    """Return what can undo the policy on the inventory's ports: ports, claim, wanted, seen and consequence.
+
+    No port is named where it concerns all.
+    """
+    for override in overrides_of(seen, speeds_gbit_s):
+        yield (
+            override.ports,
+            OVERRIDDEN.format(override.effect),
+            "none",
+            override.statement,
+            ("packets may not pass here" if override.effect == LINK else UNKNOWN),
+        )
+    for port, speed in seen.speeds_gbit_s.items():
+        if speed != speeds_gbit_s.get(port, speed):
+            yield (port,), LINE_RATE, f"{speeds_gbit_s[port]} Gbit/s", f"{speed} Gbit/s", LINE_RATE_WRONG
+    for lag, members in seen.lags.items():
+        known = tuple(member for member in members if member in speeds_gbit_s)
+        others = [member for member in members if member not in speeds_gbit_s]
+        if known and others:
+            yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
