@@ -8,7 +8,12 @@ import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.sailloft.fleet.plugins.modules import roce_fabric_proof, roce_path_info, roce_switch_config
+from ansible_collections.sailloft.fleet.plugins.modules import (
+    roce_fabric_drift,
+    roce_fabric_proof,
+    roce_path_info,
+    roce_switch_config,
+)
 
 SECRET = "$6$hash-of-a-password"
 RUNNING = {"running": {"leaf1": SECRET}, "backup": {"leaf1": SECRET}}
@@ -22,6 +27,7 @@ UNKNOWN = {"leaf1": {"system": "abacus"}}
     [
         (roce_switch_config, {"state": "parsed", **RUNNING}),
         (roce_switch_config, {"state": "restored", **RUNNING}),
+        (roce_fabric_drift, {"path": "proofs", "running": RUNNING["running"]}),
         (roce_fabric_proof, {"path": "proofs", "running": RUNNING["running"]}),
         (roce_path_info, {"running": RUNNING["running"], "nics": {}}),
     ],

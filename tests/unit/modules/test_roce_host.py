@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The modules roce_host and roce_nic_info on a recorded host."""
+"""The modules roce_host, roce_nic_info and roce_counters_info on a recorded host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from nic_host import Dcb, NicHost
 from nic_policy import NIC
 
-from ansible_collections.sailloft.fleet.plugins.modules import roce_host, roce_nic_info
+from ansible_collections.sailloft.fleet.plugins.modules import roce_counters_info, roce_host, roce_nic_info
 
 CONF = "/etc/nccl.conf"
 SAVED = "/etc/sailloft/roce_host.json"
@@ -23,7 +23,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.delenv("debian_chroot", raising=False)
     made = NicHost(tmp_path, "mlx5-vendor")
     made.dcb = {name: Dcb() for name in ("ens1np0", "ens2np0") if made.exists(f"/sys/class/net/{name}")}
-    for module in (roce_host, roce_nic_info):
+    for module in (roce_counters_info, roce_host, roce_nic_info):
         monkeypatch.setattr(module, "System", lambda: made)
     return made
 
@@ -102,3 +102,16 @@ def test_all_nics_are_read_unless_some_are_named(host, call):
     )
     named = call(roce_nic_info, {"nics": ["mlx5_0"]})
     assert (list(named["nics"]), named["left_out"], named["changed"]) == (["mlx5_0"], {}, False)
+
+
+def test_counters_are_compared_with_an_earlier_reading_only_if_it_is_given(host, call):
+    file = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/np_cnp_sent"
+    host.put(file, "5\n")
+    earlier = call(roce_counters_info, {})
+    assert "differences" not in earlier
+    assert set(earlier["counters"]) == {"mlx5_0", "mlx5_1"}
+    host.put(file, "8\n")
+    later = call(roce_counters_info, {"nics": ["mlx5_0"], "before": earlier["counters"]})
+    assert (later["changed"], set(later["differences"])) == (False, {"mlx5_0"})
+    assert (later["differences"]["mlx5_0"]["cnp_sent"], later["counters"]["mlx5_0"]["cnp_sent"]) == (3, 8)
+    assert later["differences"]["mlx5_0"]["cnp_handled"] is None

@@ -29,7 +29,8 @@ POOLS = ("-e", json.dumps({"roce_asics": ASICS, "roce_switch_asic": "as_imaged"}
 # Playbooks for other targets than hosts of these sites, and the tests that run them.
 ELSEWHERE = {
     "controller.yml": "test_controller.py",
-    "fabric_restore.yml": "test_fabric_qos.py",
+    "fabric_drift.yml": "fabric/test_fabric_drift.py",
+    "fabric_restore.yml": "fabric/test_fabric_qos.py",
     "gateways.yml": "test_gateways.py",
     "netbox.yml": "../site/netbox/test_write_playbooks.py",
     "netbox_links.yml": "../site/netbox/test_write_playbooks.py",

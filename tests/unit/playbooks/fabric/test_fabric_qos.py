@@ -1,129 +1,19 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/fabric_qos.yml on two simulated leaves.
-
-leaf1 has SONiC's commands behind ssh's connection plugin, and leaf2 has NVUE's REST API. Both keep a configuration, and
-can refuse a change, die, and answer garbage.
-"""
+"""playbooks/fabric_qos.yml and fabric_restore.yml on two simulated leaves."""
 
 from __future__ import annotations
 
 import copy
 import json
 import re
-import shutil
-import sys
-from pathlib import Path
 from typing import Any
 
-import jsonpatch
 import pytest
-from nvue_server import PASSWORD, Nvue, merge
+from playing import ansible_playbook
+from simulated_fabric import LOSSLESS, LOSSY, SWITCHES
 
 pytestmark = pytest.mark.fleet
-ROOT = Path(__file__).parents[3]
-HERE = ROOT / "tests/support/roles"
-
-from playing import ansible_playbook
-from sonic_configs import ASICS, default_config
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import rollout
-
-LINK = {"speed_gbit_s": 400, "cable_m": 5}
-SWITCHES = {
-    "leaf1": {
-        "system": "sonic",
-        "asic": "as_imaged",
-        "ports": {"Ethernet0": {**LINK, "peer": {"switch": "leaf2", "port": "swp1"}}},
-    },
-    "leaf2": {
-        "system": "cumulus",
-        "asic": "spectrum4",
-        "ports": {"swp1": {**LINK, "peer": {"switch": "leaf1", "port": "Ethernet0"}}},
-    },
-}
-NVUE = {
-    "interface": {"eth0": {"ip": {"vrf": "mgmt"}}, "swp1": {"link": {"mtu": 9216}}},
-    "system": {"hostname": "leaf2"},
-}
-LOSSLESS: dict[str, Any] = {}
-LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
-
-
-class Fabric:
-    """The leaves, with the configurations of their images."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.leaf1 = path / "leaf1"
-        shutil.copy(HERE / "sonic_switch/ssh", path / "ssh")
-        (self.leaf1 / "bin").mkdir(parents=True)
-        for tool in ("config", "sonic-cfggen"):
-            script = (HERE / "sonic_switch" / tool).read_text().split("\n", 1)[1]
-            (self.leaf1 / "bin" / tool).write_text(f"#!{sys.executable}\n{script}")
-            (self.leaf1 / "bin" / tool).chmod(0o755)
-        self.set_sonic(default_config())
-        self.nvue = Nvue(path, copy.deepcopy(NVUE))
-        hosts = {
-            name: {f"roce_switch_{setting}": value for setting, value in settings.items()}
-            for name, settings in SWITCHES.items()
-        }
-        hosts["leaf1"]["ansible_ssh_executable"] = str(path / "ssh")
-        hosts["leaf1"]["ansible_python_interpreter"] = sys.executable
-        hosts["leaf2"]["roce_switch_api_url"] = self.nvue.url
-        hosts["leaf2"]["roce_switch_api_ca_path"] = str(self.nvue.certificate)
-        hosts["leaf2"]["ansible_password"] = PASSWORD
-        (path / "inventory.json").write_text(json.dumps({"roce_switches": {"hosts": hosts}}))
-
-    def play(
-        self, *arguments: str, policy: dict[str, Any], playbook: str = "playbooks/fabric_qos.yml"
-    ) -> tuple[int, str]:
-        """Return (exit status, output)."""
-        given = {
-            "roce_policy": policy,
-            "roce_asics": ASICS,
-            "roce_switch_backup_dir": str(self.path / "backups"),
-            "proofs_path": str(self.path / "proofs"),
-        }
-        options = ["-i", str(self.path / "inventory.json"), "-e", json.dumps(given), *arguments]
-        return ansible_playbook(*options, playbook, COLUMNS="2000")
-
-    def sonic(self) -> dict[str, Any]:
-        return json.loads((self.leaf1 / "running.json").read_text())
-
-    def set_sonic(self, config: dict[str, Any]) -> None:
-        (self.leaf1 / "running.json").write_text(json.dumps(config))
-
-    def sonic_log(self) -> list[str]:
-        log = self.leaf1 / "log"
-        return log.read_text().split() if log.exists() else []
-
-    def plan(self, policy: dict[str, Any]) -> dict[str, Any]:
-        running = {"leaf1": json.dumps(self.sonic()), "leaf2": json.dumps(self.nvue.applied)}
-        params = {"policy": policy, "switches": SWITCHES, "running": running, "asics": ASICS}
-        return rollout.planned(
-            {**dict.fromkeys(["hosts", "nics", "nics_wanted", "backup_path"]), **params}, False, False
-        )
-
-    def apply(self, policy: dict[str, Any], *names: str, what: str = "whole") -> None:
-        """Apply the changes of a run to these leaves: all, or those of the first remaining stage (``changes``)."""
-        changes = self.plan(policy)[what]
-        for name in set(names) & set(changes):
-            if name == "leaf2":
-                merge(self.nvue.applied, json.loads(changes[name])[0]["set"])
-                continue
-            for patch in changes[name].split("\n\n"):
-                self.set_sonic(jsonpatch.apply_patch(self.sonic(), json.loads(patch)))
-
-    def has(self, policy: dict[str, Any]) -> bool:
-        return not self.plan(policy)["stages"]
-
-
-@pytest.fixture
-def fabric(tmp_path):
-    made = Fabric(tmp_path)
-    yield made
-    made.nvue.close()
 
 
 def settings(tree: Any) -> Any:

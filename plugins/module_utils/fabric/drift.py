@@ -1,0 +1,178 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compare a fabric with its RoCE policy now: the fabric's proof, in which unread devices fail, and its metrics. Pure.
+
+The metrics are in Prometheus' text format 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/), for the
+textfile collector of node_exporter. They have no time: node_exporter adds node_textfile_mtime_seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
+    parse_running,
+    wanted_switches,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+
+NAME, TITLE = "fabric_drift", "Drift from the RoCE policy"
+UNREAD = "unread"  # also the layer of the proof's claims about devices outside of the run
+PREFIX = "sailloft_fabric_drift"
+# node_exporter reads only files with this ending (collector/textfile.go).
+ENDING = ".prom"
+REASONS = 3  # of devices that were not read, in the report
+
+
+def drift(params: Mapping[str, Any]) -> Proof:
+    """Return the claims of ``prove``, those of NICs against ``nics_wanted``, and one that fails for each unread device.
+
+    These are in ``unread`` (reason by name), or their configurations cannot be parsed; the others are compared.
+
+    Raises FabricError for a policy or an inventory that is refused.
+    """
+    unread: dict[str, str] = {**params["unread"]}
+    running = {name: text for name, text in params["running"].items() if name not in unread}
+    try:
+        proved = _proved(params, running)
+    except FabricError:
+        unparsable = _unparsable(params, running)
+        if not unparsable:
+            raise
+        unread.update(unparsable)
+        proved = _proved(params, {name: text for name, text in running.items() if name not in unparsable})
+    claims = [
+        Claim(UNREAD, f"{device}: it was read", "its settings", None, False, "the device", _named(device, reason))
+        for device, reason in sorted(unread.items())
+    ]
+    claims += [claim for claim in proved if not (claim.layer == UNREAD and _devices(claim) & unread.keys())]
+    claims += _nic_claims(params["nics"], params["nics_wanted"])
+    return Proof(NAME, TITLE, NAME, claims)
+
+
+def _proved(params: Mapping[str, Any], running: Mapping[str, Any]) -> list[Claim]:
+    """Return the claims of ``prove``, which needs at least one configuration. Raises FabricError."""
+    if not running:
+        wanted_switches({**params, "hosts": None})  # refuses a wrong policy or inventory, as prove does
+        return []
+    return prove({**params, "name": NAME, "running": running, "applications": {}})[0].claims
+
+
+def _named(device: str, reason: str) -> str:
+    return reason if device in reason else f"{device}: {reason}"
+
+
+def _unparsable(params: Mapping[str, Any], running: Mapping[str, Any]) -> dict[str, str]:
+    """Return why configurations cannot be parsed, by switch."""
+    reasons = {}
+    for name, text in running.items():
+        try:
+            parse_running({name: text}, params["switches"])
+        except FabricError as error:
+            reasons[name] = str(error)
+    return reasons
+
+
+def _nic_claims(nics: Mapping[str, Any], nics_wanted: Mapping[str, Any]) -> list[Claim]:
+    """Return a claim for each setting of a NIC that roce_host would change, or one for a NIC without any."""
+    claims = []
+    for host, wanted_by_nic in nics_wanted.items():
+        for nic, wanted in (wanted_by_nic or {}).items():
+            seen = nics[host][nic]
+            differing = [setting for setting in wanted if wanted[setting] != seen.get(setting)]
+            claims += [
+                compare("nic", f"{host} {nic}: {setting}", wanted[setting], seen.get(setting), "roce_nic_info")
+                for setting in differing
+            ] or [compare("nic", f"{host} {nic}: its settings", *2 * ("as the policy says",), "roce_nic_info")]
+    return claims
+
+
+def _devices(claim: Claim) -> set[str]:
+    """Return the devices of a claim, which begins with a device, a port ("leaf1 swp1, in"), or a link of two ports."""
+    return {end.split(" ")[0] for end in claim.claim.partition(": ")[0].split(" - ")}
+
+
+def report(proof: Proof, devices: Mapping[str, str]) -> list[str]:
+    """Return the lines that name the devices (kind by name) that differ, and those that were not read, with reasons."""
+    differences = differences_by_device(proof, devices)
+    unread = [claim for claim in proof.claims if claim.layer == UNREAD and claim.holds is False]
+    lines = [
+        f"{heading} {len(names)} of {len(devices)}: {fold(names)}"
+        for heading, names in (
+            ("differ:  ", [device for device, count in differences.items() if count]),
+            ("not read:", [device for device, count in differences.items() if count is None]),
+        )
+        if names
+    ]
+    return lines + [f"  {claim.reason}" for claim in unread[:REASONS]]
+
+
+def differences_by_device(proof: Proof, devices: Iterable[str]) -> dict[str, int | None]:
+    """Return how many claims about each device fail, None where it was not read.
+
+    A link whose ends do not agree counts for both if neither has another difference, which would be the cause.
+    """
+    counts: dict[str, int | None] = dict.fromkeys(devices, 0)
+    failures = [(_devices(claim) & counts.keys(), claim) for claim in proof.claims if claim.holds is False]
+    for places, claim in sorted(failures, key=lambda failure: len(failure[0])):
+        if claim.layer == UNREAD:
+            counts.update(dict.fromkeys(places))
+        elif len(places) == 1 or not any(counts[device] for device in places):
+            counts.update({device: (counts[device] or 0) + 1 for device in places})
+    return counts
+
+
+def metrics(proof: Proof, devices: Mapping[str, str]) -> str:
+    """Return the metrics in Prometheus' text format. ``devices``: "switch" or "host" by name."""
+    differences = differences_by_device(proof, devices)
+    labels = {name: f'device="{_label(name)}",kind="{kind}"' for name, kind in sorted(devices.items())}
+    results = {
+        "held": proof.counts.held,
+        "failed": proof.counts.failed,
+        "not_applicable": proof.counts.not_applicable,
+    }
+    return "".join(
+        [
+            *_gauge(
+                "device_read",
+                "Whether the settings of the device were read (1) or not (0).",
+                {labels[name]: int(differences[name] is not None) for name in labels},
+            ),
+            *_gauge(
+                "differences",
+                "Claims about the device that fail because it differs from the policy; none for one that was not read.",
+                {labels[name]: count for name in labels if (count := differences[name]) is not None},
+            ),
+            *_gauge(
+                "claims",
+                "Claims about the whole fabric by result.",
+                {f'result="{result}"': count for result, count in results.items()},
+            ),
+        ]
+    )
+
+
+def _gauge(name: str, description: str, samples: Mapping[str, int]) -> list[str]:
+    """Return the lines of a metric; ``samples``: value by labels."""
+    metric = f"{PREFIX}_{name}"
+    return [
+        f"# HELP {metric} {description}\n# TYPE {metric} gauge\n",
+        *(f"{metric}{{{labels}}} {value}\n" for labels, value in samples.items()),
+    ]
+
+
+def _label(value: str) -> str:
+    """Escape a label's value."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def metrics_path(path: str) -> str:
+    """Return the path of the metrics' file. Raises FabricError for one that node_exporter does not read."""
+    if not path.endswith(ENDING):
+        raise FabricError("metrics_path", f"{path!r} does not end in {ENDING}", "node_exporter reads no other files")
+    return path

@@ -1,0 +1,168 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Report what differs from a fabric's RoCE policy."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: roce_fabric_drift
+short_description: Report what differs from the RoCE policy on switches and NICs now
+version_added: 0.1.0
+extends_documentation_fragment: [sailloft.fleet.attributes]
+description:
+  - Makes the claims of M(sailloft.fleet.roce_fabric_proof), compares NICs with what M(sailloft.fleet.roce_host) would
+    set, and writes the result as C(fabric_drift.json), C(fabric_drift.html), C(fabric_drift.txt) and as metrics.
+  - A device that was not read, or whose configuration cannot be parsed, is a claim that fails. The others are compared
+    all the same.
+  - A difference is no failure of the module; see RV(holds).
+  - It contacts no device. Run it once, on the controller.
+options:
+  path:
+    description: Directory of the files C(fabric_drift.*), created if it is missing. Each is written atomically.
+    type: path
+    required: true
+  policy:
+    description: The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
+    type: dict
+    default: {}
+  switches:
+    description: All switches by name, as M(sailloft.fleet.roce_switch_config) takes them.
+    type: dict
+    required: true
+  asics:
+    description: ASICs as M(sailloft.fleet.roce_switch_config) takes them.
+    type: dict
+  running:
+    description: Running configurations as text by switch, or names, as M(sailloft.fleet.roce_switch_config) takes them.
+    type: dict
+    default: {}
+  nics:
+    description: The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host, or names of hosts.
+    type: dict
+    default: {}
+  nics_wanted:
+    description: The NICs as M(sailloft.fleet.roce_host) returns them in check mode, by host, or names of hosts.
+    type: dict
+    default: {}
+  hosts:
+    description: C(roce_host_nics) by host, as M(sailloft.fleet.roce_fabric_proof) takes it.
+    type: dict
+  unread:
+    description: The reason by switch or host that could not be read.
+    type: dict
+    default: {}
+  metrics_path:
+    description:
+      - The file C(*.prom) of the metrics, in Prometheus' text format, for the textfile collector of node_exporter. It
+        is replaced atomically in each run, so that its time is that of the last comparison.
+      - Without it, no metrics are written.
+    type: path
+notes:
+  - The task is changed if the content of a file changes.
+seealso:
+  - module: sailloft.fleet.roce_fabric_proof
+"""
+
+EXAMPLES = r"""
+- name: Compare the fabric with its policy
+  sailloft.fleet.roce_fabric_drift:
+    path: proofs
+    metrics_path: /var/lib/prometheus/node-exporter/sailloft_fabric_drift.prom
+    policy: "{{ roce_policy | default({}) }}"
+    switches: "{{ groups.roce_switches }}"
+    running:
+      leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
+    unread:
+      leaf2: it does not answer
+  delegate_to: localhost
+  run_once: true
+"""
+
+RETURN = r"""
+holds:
+  description: V(true) if all devices were read and nothing differs.
+  returned: success
+  type: bool
+first:
+  description: The number of differences and the first of them; "" if there is none.
+  returned: success
+  type: str
+differences:
+  description: The number of differences by device; null for one that was not read.
+  returned: success
+  type: dict
+  sample: {"leaf1": 2, "leaf2": null}
+counts:
+  description: How many claims held, failed and did not apply.
+  returned: success
+  type: dict
+table:
+  description: The report, which fits a screen.
+  returned: success
+  type: list
+  elements: str
+files:
+  description: The files of the report, and that of the metrics.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import first_failure
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = FabricModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "metrics_path": {"type": "path"},
+            "policy": {"type": "dict", "default": {}},
+            "switches": {"type": "dict", "required": True},
+            "asics": {"type": "dict"},
+            "running": {"type": "dict", "default": {}},
+            "hosts": {"type": "dict"},
+            "nics": {"type": "dict", "default": {}},
+            "nics_wanted": {"type": "dict", "default": {}},
+            "unread": {"type": "dict", "default": {}},
+        },
+        returned=("path", "metrics_path", "policy", "asics", "unread"),
+    )
+    params = module.params
+
+    def work() -> dict[str, Any]:
+        metrics_path = params["metrics_path"] and drift.metrics_path(params["metrics_path"])
+        proof = drift.drift(params)
+        devices = {
+            name: "switch" if name in params["switches"] else "host"
+            for name in sorted({*params["running"], *params["nics"], *params["unread"]})
+        }
+        result = written(proof, page(proof), params["path"], module.check_mode)
+        if metrics_path:
+            text = drift.metrics(proof, devices)
+            result["changed"] |= files.read(metrics_path) != text
+            result["files"].append(metrics_path)
+            if not module.check_mode:
+                files.write(metrics_path, text)
+        return {
+            **result,
+            "failed": False,
+            "first": "" if proof.holds else first_failure(proof),
+            "differences": drift.differences_by_device(proof, devices),
+            "table": result["table"] + drift.report(proof, devices),
+        }
+
+    finish(module, work)
+
+
+if __name__ == "__main__":
+    main()
