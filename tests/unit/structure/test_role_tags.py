@@ -17,7 +17,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 ROLES = ROOT / "roles"
 # Playbooks that change all of a host or nothing.
-WHOLE = {"fabric_qos"}
+WHOLE = {"fabric_drift", "fabric_qos"}
 NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir())
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a switch's configuration has that can undo the policy on the ports of the inventory. Pure."""
+"""Statements of a switch's configuration that can undo the policy on the ports of the inventory. Pure."""
 
 from __future__ import annotations
 
