@@ -59,24 +59,44 @@ def test_a_machine_is_created_as_planned_and_the_second_run_changes_nothing(vcen
     assert (again["changed"], again["diff"], again["domains"][0]["differences"]) == (False, [], [])
 
 
-def test_later_reservations_of_others_do_not_fail_a_run_without_changes(vcenter):
-    mine = vm(memory_mib=786432)
-    run(vcenter, mine, state="running")
+def create_foreign(vcenter: VCenter, running: bool = False, **settings) -> None:
+    """Create a machine without a plan on esx01, with 2 CPUs."""
     with Session(Login.of(params(vcenter))) as opened:
-        # This machine has no plan; it is bound to the nodes of the first, and not started.
-        option = vim.option.OptionValue(key="numa.nodeAffinity", value="0,1")
         files = vim.vm.FileInfo(vmPathName="[LocalDS_0]")
-        spec = vim.vm.ConfigSpec(name="foreign", files=files, memoryMB=524288, numCPUs=2, extraConfig=[option])
+        spec = vim.vm.ConfigSpec(name="foreign", files=files, numCPUs=2, **settings)
         found = Site(opened, "")
         host = found.hosts["esx01"]
         task = found.folder(host).CreateVM_Task(spec, found.pool(host), opened.bound(host.reference))
         opened.wait({"foreign": ("create", task)}, 10)
+        if running:
+            machine = opened.bound(Site(opened, "").machines["foreign"].reference)
+            opened.wait({"foreign": ("power on", machine.PowerOnVM_Task())}, 10)
+
+
+def test_later_reservations_of_others_do_not_fail_a_run_without_changes(vcenter):
+    mine = vm(memory_mib=786432)
+    run(vcenter, mine, state="running")
+    # It is bound to the nodes of the first, and not started.
+    affinity = vim.option.OptionValue(key="numa.nodeAffinity", value="0,1")
+    create_foreign(vcenter, memoryMB=524288, extraConfig=[affinity])
     again = run(vcenter, mine, state="running")
     assert not again["changed"]
     assert {item["severity"] for item in again["findings"]} == {"warn"}
     assert "are planned on NUMA node 0 of esx01" in again["findings"][0]["what"]
     with raises(RefusedError, "657408 MiB", "node 0 of esx01"):
         run(vcenter, {**mine, "memory_mib": 790528}, state="running", allow_restart=True)
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_reservations_of_other_machines_count_while_they_run(vcenter, running):
+    reserved = vim.ResourceAllocationInfo(reservation=524288)
+    create_foreign(vcenter, running, memoryMB=524288, memoryAllocation=reserved)
+    mine = vm(memory_mib=786432)
+    if running:
+        with raises(RefusedError, "1310720 MiB", "esx01", "1048576 MiB"):
+            run(vcenter, mine, state="running")
+    else:
+        assert run(vcenter, mine, state="running")["changed"]
 
 
 def test_info_of_a_missing_machine_has_its_plan_and_host_or_the_reason(vcenter):
