@@ -15,7 +15,7 @@ WRITTEN = {
 # Hosts that the role refuses: the variables and the message of each.
 REFUSED = {
     "class": ({"roce_host_class": "storage"}, "there is no class 'storage'; valid names: roce"),
-    "dscp": ({"roce_policy": {"classes": {"roce": {"dscp": 64}}}}, "dscp 64 is not a whole number from 0 to 63"),
+    "dscp": ({"roce_policy": {"classes": {"roce": {"dscp": 64}}}}, "dscp: 64 is not valid"),
     "nccl": ({"roce_host_nccl": {"NCCL_IB_TC": 104}}, "NCCL_IB_TC is set to 104"),
     "device": ({"roce_host_nics": {"nosuch0": {}}}, "nosuch0: no such RDMA device on this host"),
     "setting": (

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from machines import lab
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import acted_on, differences
@@ -82,17 +83,17 @@ def test_cache_and_io_of_disks_are_in_the_xml():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "facts"),
     [
-        ({"disks": [{"path": "/a", "io": "native"}]}, "disk /a: io native needs cache none or directsync"),
-        ({"disks": [{"path": "/dev/a", "cache": "writeback"}]}, "io native needs cache"),
-        ({"interfaces": [{"type": "user", "queues": 2}]}, "an interface of type user has one queue"),
-        ({"kvm_dedicated": True, "pin_cpus": False}, "kvm_dedicated needs CPUs of its own"),
-        ({"kvm_dedicated": True, "accelerator": "qemu"}, "kvm_dedicated needs KVM"),
-        ({"memory_threads": -1}, "memory_threads -1 is not valid"),
-        ({"interfaces": [{"source": "a", "queues": 0}]}, "queues 0 is not valid"),
+        ({"disks": [{"path": "/a", "io": "native"}]}, ["disk /a", "io native", "cache none or directsync"]),
+        ({"disks": [{"path": "/dev/a", "cache": "writeback"}]}, ["/dev/a", "io native", "cache"]),
+        ({"interfaces": [{"type": "user", "queues": 2}]}, ["type user", "one queue"]),
+        ({"kvm_dedicated": True, "pin_cpus": False}, ["kvm_dedicated", "CPUs"]),
+        ({"kvm_dedicated": True, "accelerator": "qemu"}, ["kvm_dedicated", "KVM"]),
+        ({"memory_threads": -1}, ["memory_threads", "-1", "4096"]),
+        ({"interfaces": [{"source": "a", "queues": 0}]}, ["interfaces[0]", "queues", "0", "256"]),
     ],
 )
-def test_invalid_or_conflicting_settings_are_refused(given, message):
-    with pytest.raises(DomainError, match=message):
+def test_invalid_or_conflicting_settings_are_refused(given, facts):
+    with raises(DomainError, *facts):
         parse_specs([{**PLAIN, **given}])
