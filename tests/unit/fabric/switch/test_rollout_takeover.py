@@ -330,3 +330,21 @@ def test_a_comparison_names_a_switch_that_cannot_be_read_beside_the_others():
 def test_configurations_are_parsed_only_if_all_can_be_read():
     with refuses("leaf2: configuration"):
         configs.parsed(both("nothing"))
+
+
+@pytest.mark.parametrize("system", sorted(GUIDES))
+@pytest.mark.parametrize("settings", ["system", "all"])
+def test_a_switch_that_was_taken_over_is_returned_to_its_guides_configuration(system, settings):
+    backup = text = GUIDES[system][2]
+    while True:
+        asked = request(system, text)
+        result = rollout.planned(asked, False, False)
+        if not result["stages"]:
+            break
+        text = sent(system, text, result["changes"]["leaf1"])
+    given = asked["switches"] if settings == "all" else {"leaf1": {"system": system}}
+    back = {"restore_path": None, "backup_path": None, "switches": given, "backup": {"leaf1": backup}}
+    returned = sent(system, text, rollout.restored({**back, "running": {"leaf1": text}}, False)["changes"]["leaf1"])
+    last = rollout.restored({**back, "running": {"leaf1": returned}}, False)
+    assert (last["changes"], last["as_before"]) == ({}, {"leaf1": True})
+    assert configs.compared(request(system, returned)) == configs.compared(request(system, backup))
