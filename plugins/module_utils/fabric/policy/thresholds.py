@@ -204,7 +204,7 @@ def headroom_of(
         mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
         xoff = _interpolated(asic, speed_gbit_s, cables, cable_m, mtu)
         whose = f"the headroom of {asic.title}'s profile"
-    _check_xoff(xoff, whose, speed_gbit_s, cable_m if own_cable is None else own_cable, mtu, subject)
+    check_xoff(xoff, whose, speed_gbit_s, cable_m if own_cable is None else own_cable, mtu, subject)
     return replace(row, xoff_bytes=xoff)
 
 
@@ -220,7 +220,8 @@ def _interpolated(asic: Asic, speed_gbit_s: int, cables: list[int], cable_m: int
     return row + int(-(-added_bytes // asic.cell_bytes) * asic.cell_bytes)
 
 
-def _check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int, subject: str) -> None:
+def check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int, subject: str) -> None:
+    """Raise FabricError for ``subject`` where this headroom loses packets, or must be in a wrong unit."""
     minimum = floor_bytes(speed_gbit_s, cable_m, ip_mtu_bytes)
     headroom = f"{whose} of {xoff} bytes for {speed_gbit_s} Gbit/s, {cable_m} m and IP packets of {ip_mtu_bytes} bytes"
     parts = (

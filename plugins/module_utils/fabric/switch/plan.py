@@ -79,6 +79,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
     for name, port in spec.ports.items():
         lines.setdefault((port.speed_gbit_s, port.cable_m), name)
     headrooms: dict[SpeedAndCable, Headroom] = {}
+    computes = buffers is not None and buffers.computes_headroom and not spec.own_headroom
     pfc_bytes: Fraction | None = None  # the queue length at which a port may begin to pause
     shares: BufferShares | None = None
     if policy.lossless and asic is not None:
@@ -89,8 +90,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
         for (_speed, cable), name in lines.items():
             spec.system.check_cable(f"{subject}: port {name}", cable)
         if spec.needs_headroom:
+            computed = buffers.headroom if computes and buffers else {}
             headrooms = {
-                line: _headroom(policy, spec, asic, line, f"{subject}: port {name}") for line, name in lines.items()
+                line: _headroom(policy, spec, asic, computed, line, f"{subject}: port {name}")
+                for line, name in lines.items()
             }
         need = _headroom_sum(policy, spec, headrooms)
         cut, shares = _shares(spec.system, asic)
@@ -105,7 +108,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
     for line, name in lines.items():
         ecns = _ecns(policy, line[0], pfc_bytes, f"{subject}: port {name}")
         headroom = headrooms.get(line)
-        cable = line[1] if policy.lossless and spec.sizes_headroom else None
+        cable = line[1] if policy.lossless and (spec.sizes_headroom or computes) else None
         key = ecns, headroom, cable, spec.system.name, spec.queue_buffer_bytes
         if key not in shared:
             qos = _port_qos(policy, ecns, headroom, cable)
@@ -191,10 +194,23 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
             )
 
 
-def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: SpeedAndCable, subject: str) -> Headroom:
+def _headroom(
+    policy: Policy,
+    spec: SwitchSpec,
+    asic: Asic,
+    computed: Mapping[tuple[int, int], Headroom],
+    line: SpeedAndCable,
+    subject: str,
+) -> Headroom:
+    """Return the headroom of a line: that which the switch ``computed`` for it, if it did."""
     speed, cable = line
     if cable is None:
         raise FabricError(subject, "cable_m is missing, but a lossless class's headroom depends on it", "set it")
+    if (speed, cable) in computed:
+        headroom = computed[speed, cable]
+        whose = "the headroom that the switch computed"
+        thresholds.check_xoff(headroom.xoff_bytes, whose, speed, cable, policy.switch_ip_mtu_bytes, subject)
+        return headroom
     cable = spec.held_cable_m(cable)
     return thresholds.headroom_of(asic, speed, cable, policy.switch_ip_mtu_bytes, spec.own_headroom, subject)
 

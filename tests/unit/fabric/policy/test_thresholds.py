@@ -394,8 +394,3 @@ def test_the_lossless_share_is_taken_of_the_buffer_without_headroom():
     remaining_bytes = SPECTRUM3.buffer_bytes - need.bytes
     shares = BufferShares(lossless_percent=60, headroom_percent=None)
     assert thresholds.free_bytes(SPECTRUM3, need, shares, "here") == Fraction(remaining_bytes * 60, 100)
-
-
-def test_a_signal_travels_198_000_km_in_a_second_on_a_cable():
-    """A cable of 198,000 km, in both directions, has 2 s of traffic: 100 GB at 400 Gbit/s."""
-    assert thresholds.on_cable_bytes(400, 198_000_000) == 100_000_000_000
