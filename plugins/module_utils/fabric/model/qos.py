@@ -86,7 +86,8 @@ class Buffers:
     software made, by speed in Gbit/s and longest cable in metres. ``ports_xoff_bytes``: the xoff of one priority of all
     ports, each by the profile of its speed and configured cable. ``shares``: the configured division of the ASIC's
     buffer, of a system that divides it in percent; the pools are then not known in bytes. ``refusal``: why these
-    buffers hold no lossless class; None where they do.
+    buffers hold no lossless class; None where they do. ``computes_headroom``: the switch computes headroom itself,
+    from speed, cable and MTU, and ``headroom`` are its results.
     """
 
     lossless_bytes: int | None = None
@@ -97,6 +98,7 @@ class Buffers:
     ports_xoff_bytes: int = 0
     shares: BufferShares | None = None
     refusal: FabricError | None = None
+    computes_headroom: bool = False
 
 
 @dataclass(frozen=True)
