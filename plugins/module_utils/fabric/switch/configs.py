@@ -200,8 +200,8 @@ def wanted_and_seen(params: Mapping[str, Any], to_change: bool) -> Readings:
 
     Raises FabricError; if the switches are ``to_change``, also for one whose buffers hold no lossless class.
     """
-    policy, specs = read_policy(params["policy"]), _specs(params)
     running = running_texts(params["running"])
+    policy, specs = read_policy(params["policy"]), _specs(params)
     for name in running:
         if name not in params["switches"]:
             raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
