@@ -37,7 +37,8 @@ READ = (
 PARTS = (*COS, "shared-buffer")
 LOSSLESS, HEADROOM = ("ingress", "buffer-partition", "lossless"), ("ingress", "buffer-partition", "lossless-headroom")
 EGRESS_LOSSLESS = ("egress", "buffer-partition", "lossless")
-PERCENTS = {LOSSLESS: 9, HEADROOM: 45, EGRESS_LOSSLESS: 50}
+PERCENTS: dict[Line, int] = {LOSSLESS: 9, HEADROOM: 45, EGRESS_LOSSLESS: 50}
+_PERCENT = re.compile(r"\d{1,2}|100")  # as in syntax/overrides.py
 _SPEED = re.compile(r"(\d+)g")
 
 
@@ -71,14 +72,14 @@ def buffers(lines: Sequence[Line], name: str) -> Buffers | None:
 
     Lossless packets are in the ingress and in the egress part at once, so the smaller one is theirs.
     """
-    configured = {
+    configured: dict[Line, int] = {
         line[len(PARTS) : -2]: int(line[-1])
         for line in lines
-        if line[: len(PARTS)] == PARTS and line[-2] == "percent" and line[-1].isdecimal()
+        if line[: len(PARTS)] == PARTS and line[-2] == "percent" and _PERCENT.fullmatch(line[-1])
     }
     if PERCENTS.keys().isdisjoint(configured):
         return None
-    percents = {**PERCENTS, **configured}
+    percents: dict[Line, int] = {**PERCENTS, **configured}
     lossless = min(percents[LOSSLESS], percents[EGRESS_LOSSLESS])
     if lossless == 0:
         refusal = FabricError(

@@ -272,8 +272,10 @@ class NxosConfiguration(CliReader):
                 "it does not say where marking begins and ends, and with what probability",
                 "add the thresholds and the probability",
             )
-        *thresholds, percent, marks = match.groups()
-        return ecn_in_bytes(*thresholds, percent) if marks else (None, None)
+        minimum, minimum_unit, maximum, maximum_unit, percent, marks = match.groups()
+        if not marks:
+            return None, None
+        return ecn_in_bytes(minimum, minimum_unit, maximum, maximum_unit, percent)
 
     def _watchdog(self, settings: Settings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""

@@ -127,8 +127,10 @@ def parse_readable(
         system = _system(settings.get("system"), name)
         text, buffer = _text(name, running_text), settings.get("queue_buffer_bytes")
         try:
-            is_sized = system.parse_sized is not None and isinstance(buffer, int)
-            parsed_switches[name] = system.parse_sized(text, name, buffer) if is_sized else system.parse(text, name)
+            if system.parse_sized is not None and isinstance(buffer, int):
+                parsed_switches[name] = system.parse_sized(text, name, buffer)
+            else:
+                parsed_switches[name] = system.parse(text, name)
         except FabricError as error:
             unread[name] = error
     return parsed_switches, unread

@@ -284,7 +284,13 @@ def test_headroom_of_partitions_is_checked_by_the_least_or_the_users_number():
 
 
 @pytest.mark.parametrize(
-    "statement", ["ingress buffer-partition lossless dynamic-threshold 10", "ingress percent 50", "egress percent 20"]
+    "statement",
+    [
+        "ingress buffer-partition lossless dynamic-threshold 10",
+        "ingress buffer-partition lossless percent 660",
+        "ingress percent 50",
+        "egress percent 20",
+    ],
 )
 def test_other_settings_of_the_buffer_are_named(statement):
     text = f"{JUNOS}set class-of-service shared-buffer {statement}\n"
