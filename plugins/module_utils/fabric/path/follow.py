@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ class ReadBack:
     hosts: Mapping[str, PathHost]
     switches: Mapping[str, Switch]
     planned: Mapping[str, Switch] = field(default_factory=dict)
-    undoing: Mapping[End, tuple[Claim, ...]] = field(default_factory=dict)
+    undoing: Mapping[End, Sequence[Claim]] = field(default_factory=dict)
 
 
 class Part(NamedTuple):
@@ -138,7 +138,7 @@ class Checker:
     def undoing(self, end: End) -> Iterator[Part]:
         """Yield a part if something can undo the policy on a port, or on a whole switch (port "")."""
         if end in self.seen.undoing:
-            yield Part(SWITCH, str(end).strip(), self.seen.undoing[end])
+            yield Part(SWITCH, str(end).strip(), tuple(self.seen.undoing[end]))
 
     def ecmp(self, switch: str) -> Iterator[Part]:
         """Check how a switch spreads flows, and what can undo its policy.

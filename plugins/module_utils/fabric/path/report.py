@@ -130,26 +130,25 @@ def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
 
 def _undoing(
     specs: list[SwitchSpec], switches: Mapping[str, Switch], planned: Mapping[str, Switch], running: Mapping[str, Any]
-) -> dict[End, tuple[Claim, ...]]:
+) -> dict[End, list[Claim]]:
     """Return what can undo the policy, by switch and port; of the whole switch by switch and "".
 
     ``running``: the texts to compare with the plan in settings that the terms of ``qos`` do not distinguish, unless one
     is the plan itself, which lacks what the image has.
     """
-    faults: dict[End, tuple[Claim, ...]] = {}
+    faults: dict[End, list[Claim]] = {}
     for spec in specs:
         seen = switches.get(spec.name)
         for ports, *texts in problems(seen, spec.speeds_gbit_s) if seen else ():
             for port in ports or ("",):
-                end = End(spec.name, port)
-                faults[end] = (*faults.get(end, ()), fault(*texts))
+                faults.setdefault(End(spec.name, port), []).append(fault(*texts))
         text = running.get(spec.name)
         if seen is None or text is None or spec.system.has_only_qos or text == spec.system.render(planned[spec.name]):
             continue
         if not differences(planned[spec.name], seen, spec.system.not_held):
             for change in left_to_change(planned, running_texts({spec.name: text}), spec.name):
                 finding = fault(change["what"], change["wanted"], change["seen"], "the plan does not hold without it")
-                faults[End(spec.name, "")] = (*faults.get(End(spec.name, ""), ()), finding)
+                faults.setdefault(End(spec.name, ""), []).append(finding)
     return faults
 
 
