@@ -25,7 +25,8 @@ CONF_MODE = 0o644
 def converge(system: System, options: dict[str, Any], check: bool = False) -> Outcome:
     """Bring the host to the options of the module ``roce_host``. Raises HostError, before a change for invalid options.
 
-    Facts: ``nics`` and ``cannot`` (see ``ensure``), ``before`` (what ``restored`` takes), ``applications``.
+    Facts: ``nics`` and ``cannot`` (see ``ensure``), ``before`` (what ``restored`` takes), ``applications``: NCCL with
+    the wanted settings, or without these with the settings of the file, if it has a traffic class.
     """
     nics = options["nics"]
     settings = {} if nics is None else ensure.settings(options["policy"], nics, options["rdma_class"])
@@ -44,6 +45,9 @@ def converge(system: System, options: dict[str, Any], check: bool = False) -> Ou
         if whole:
             outcome = outcome.and_then(_write_nccl_conf(system, nccl_conf.text(nccl).encode(), check))
         outcome.facts["applications"] = [_application(nccl)]
+    else:
+        conf = nccl_conf.settings_in(system.read(CONF) or "")
+        outcome.facts["applications"] = [_application(conf)] if conf.get("NCCL_IB_TC", "").isdecimal() else []
     outcome.facts["before"] = before
     return outcome
 
@@ -83,10 +87,12 @@ def _nccl(options: dict[str, Any]) -> dict[str, Any]:
 def _application(nccl: dict[str, Any]) -> dict[str, Any]:
     """Return NCCL as an application whose packets the proof of the path follows."""
     queue_pairs = str(nccl.get("NCCL_IB_QPS_PER_CONNECTION", 1))
+    gid_index = str(nccl.get("NCCL_IB_GID_INDEX", ""))
     return {
         "name": "NCCL",
         "tos": int(nccl["NCCL_IB_TC"]),
         "queue_pairs": int(queue_pairs) if queue_pairs.isdecimal() else 1,
+        **({"gid_index": int(gid_index)} if gid_index.isdecimal() else {}),
     }
 
 

@@ -38,6 +38,33 @@ def test_nccls_settings_follow_the_policy_and_are_written_once(host):
     assert not with_nccl(system, **nccl).changed
 
 
+def test_an_application_has_the_gid_that_nccl_is_told_to_use(host):
+    (application,) = with_nccl(host(), check=True, gid_index=3).facts["applications"]
+    assert application["gid_index"] == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "application"),
+    [
+        (
+            "# gpu_guest\nNCCL_IB_TC=106\nNCCL_IB_GID_INDEX=3\nNCCL_IB_QPS_PER_CONNECTION=16\n",
+            {"tos": 106, "queue_pairs": 16, "gid_index": 3},
+        ),
+        ("NCCL_IB_TC=104\nNCCL_IB_GID_INDEX=-1\n", {"tos": 104, "queue_pairs": 1}),
+        ("#NCCL_IB_TC=106\nNCCL_DEBUG=INFO\n", None),
+        ("NCCL_IB_TC\n", None),
+        ("", None),
+    ],
+)
+def test_nccls_settings_that_another_role_wrote_are_those_of_the_application(host, content, application):
+    system = host()
+    system.put(CONF, content)
+    options = {"policy": {}, "nics": None, "rdma_class": None, "nccl": None, "stage": "all", "now": True}
+    outcome = converge.converge(system, options)
+    assert outcome.facts["applications"] == ([{"name": "NCCL", **application}] if application else [])
+    assert (outcome.changed, system.read(CONF)) == (False, content.strip())
+
+
 @pytest.mark.parametrize("stage", ["less_pfc", "settings"])
 def test_a_stage_leaves_nccls_settings(host, stage):
     system = host()
