@@ -117,11 +117,14 @@ message:
   type: str
   sample: "leaf1 Ethernet0, in: DSCP 26 is traffic class 3: wanted 3, seen 1: RoCE shares a class with other traffic"
 first_fault:
-  description: The first broken hop; null if there is none.
+  description: >-
+    The first broken hop; null if there is none. C(rail) is its rail, or its plane with all NICs that its switches
+    serve; "" where each switch serves all NICs.
   returned: success
   type: dict
   sample:
     where: leaf1 Ethernet0, in
+    rail: rail mlx5_0
     what: DSCP 26 is traffic class 3
     wanted: 3
     seen: 1
@@ -138,6 +141,7 @@ unseen:
   elements: dict
   sample:
     - where: leaf1 Ethernet1/1, in
+      rail: ""
       what: priority 3 has headroom
       wanted: 38912
       reason: NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed

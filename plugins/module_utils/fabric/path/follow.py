@@ -64,12 +64,16 @@ class ReadBack:
 
 
 class Part(NamedTuple):
-    """One part of a path, its faults, and its settings that cannot be read. ``checked``: false where none was."""
+    """One part of a path, its faults, and its settings that cannot be read.
+
+    ``checked``: false where no setting was. ``rail``: the rail or plane that it belongs to; "" without any.
+    """
 
     layer: str
     where: str
     findings: tuple[Claim, ...] = ()
     checked: bool = True
+    rail: str = ""
 
     @property
     def faults(self) -> list[Claim]:
@@ -358,12 +362,11 @@ def claims(parts: Iterable[Part], source: str) -> list[Claim]:
     """
     claims_made = []
     for part in parts:
+        place = f"{part.where} ({part.rail})" if part.rail else part.where
         if not part.faults and part.checked:
-            claims_made.append(
-                Claim(part.layer, f"{part.where}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source)
-            )
+            claims_made.append(Claim(part.layer, f"{place}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source))
         claims_made += [
-            replace(finding, layer=part.layer, claim=f"{part.where}: {finding.claim}", source=source)
+            replace(finding, layer=part.layer, claim=f"{place}: {finding.claim}", source=source)
             for finding in part.findings
         ]
     return claims_made

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -32,6 +33,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     survey,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests import Beyond, read_guests, unread
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
     buffers_of,
@@ -59,6 +61,7 @@ SOURCE = "as read back"
 NO_SPEED = "the driver shows no speed: the link is down, or has none"
 COVERED = "each active port of the card is a NIC of the inventory"
 UNCOVERED = "NCCL uses all active RDMA devices, and these have no policy; add them to roce_host_nics, or take them down"
+RAIL, STRAY = "its cable is at a switch of its rail", "its flows share switches with another rail, or take a longer way"
 NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left to its driver"
 
 
@@ -75,7 +78,7 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
             held_claims[part.layer] = claims([part], SOURCE)
         claims_made += claims([part], SOURCE) if part.findings else held_claims[part.layer]
         for finding in part.findings:
-            data = {"where": part.where, "what": finding.claim, "wanted": finding.wanted}
+            data = {"where": part.where, "rail": part.rail, "what": finding.claim, "wanted": finding.wanted}
             if finding.holds is None:
                 unseen.append({**data, "reason": finding.reason})
             else:
@@ -105,25 +108,33 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     planned = plan(policy, specs, buffers_of(switches))
     guests = read_guests(params.get("guests"))
     hosts, beyond = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
+    rails = Rails(fabric, {end: carrier.port for end, carrier in beyond.carriers.items()})
+    ports = _ports_of_nics(specs, params["nics"])
+    for end, switch, own in rails.strays():
+        ports.setdefault(end, []).append(fault(RAIL, fold(own), switch, STRAY))
     seen = ReadBack(
         hosts,
         _share_equal_ports(switches),
         planned if params["thresholds"] else {},
         {
             **_undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {}),
-            **_ports_of_nics(specs, params["nics"]),
+            **ports,
         },
         beyond.carriers,
         {**beyond.unknown, **{End(guest, ""): reason for guest, reason in unread(fabric, guests, params["nics"])}},
     )
     for rdma in _classes(policy, params["rdma_class"]):
-        checker = Checker(policy, rdma, seen)
-        if params["paths"]:
-            for number, path in enumerate(params["paths"]):
-                yield from follow(fabric, *_ends(number, path), checker)
-        else:
-            yield from survey(fabric, checker)
-        yield deadlock(fabric, checker)
+        for part in _parts(fabric, params["paths"], Checker(policy, rdma, seen)):
+            rail = rails.title(part.where)
+            yield part._replace(rail=rail) if rail else part
+
+
+def _parts(fabric: Fabric, paths: list[Any], checker: Checker) -> Iterator[Part]:
+    for number, path in enumerate(paths):
+        yield from follow(fabric, *_ends(number, path), checker)
+    if not paths:
+        yield from survey(fabric, checker)
+    yield deadlock(fabric, checker)
 
 
 def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:

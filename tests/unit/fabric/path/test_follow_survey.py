@@ -219,7 +219,7 @@ def told(parts):
     faults, unseen = [], []
     for part in parts:
         for finding in part.findings:
-            common = {"where": part.where, "what": finding.claim, "wanted": finding.wanted}
+            common = {"where": part.where, "rail": "", "what": finding.claim, "wanted": finding.wanted}
             if finding.holds is None:
                 unseen.append({**common, "reason": finding.reason})
             else:
