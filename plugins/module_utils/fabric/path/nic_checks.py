@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, dscp_of, ecn_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NEEDED
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.programs import to_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
     pfc_of_class,
@@ -49,16 +50,20 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Claim]:
             f"{app.name} asks for DSCP {rdma.dscp} (ToS {rdma.tos})",
             rdma.tos,
             app.tos,
-            f"its packets carry DSCP {dscp_of(app.tos)} and use another class than {rdma.name} on every hop",
+            f"its packets carry DSCP {dscp_of(app.tos)} and use another class than {rdma.name} on every hop"
+            + to_set(app.name, "traffic_class", rdma.tos),
         )
     elif ecn_of(app.tos) != rdma.ect:
         yield fault(
             f"{app.name} asks for an ECN-capable transport (ToS {rdma.tos})",
             rdma.tos,
             app.tos,
-            "a congested queue drops its packets instead of marking them"
-            if ecn_of(app.tos) == 0
-            else "its packets already carry a mark that only the network should set",
+            (
+                "a congested queue drops its packets instead of marking them"
+                if ecn_of(app.tos) == 0
+                else "its packets already carry a mark that only the network should set"
+            )
+            + to_set(app.name, "traffic_class", rdma.tos),
         )
     several = f"{app.name} uses several queue pairs for a connection"
     if app.queue_pairs is None:
@@ -86,7 +91,8 @@ def gids(app: Application, nics: Mapping[str, Seen]) -> Iterator[Claim]:
                 ROUTED_GIDS[0],
                 gid,
                 f"{app.name}'s connections fail or carry no DSCP; "
-                + (f"{name} has such a GID at {', '.join(map(str, routed))}" if routed else f"{name} has none: no IP?"),
+                + (f"{name} has such a GID at {', '.join(map(str, routed))}" if routed else f"{name} has none: no IP?")
+                + "".join(to_set(app.name, "gid_index", index) for index in routed[:1]),
             )
 
 

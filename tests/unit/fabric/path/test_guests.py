@@ -180,6 +180,23 @@ def test_the_gid_of_an_application_is_of_roce_v2_and_of_a_routed_address(index, 
         assert faults[0]["consequence"] == Mentions("3", "5")
 
 
+@pytest.mark.parametrize(
+    ("program", "traffic_class", "gid_index"),
+    [
+        ("NCCL", "NCCL_IB_TC=106", "NCCL_IB_GID_INDEX=3"),
+        ("NVSHMEM", "NVSHMEM_IB_TRAFFIC_CLASS=106", "NVSHMEM_IB_GID_INDEX=3"),
+        ("UCX", "UCX_IB_TRAFFIC_CLASS=106", "UCX_IB_GID_INDEX=3"),
+        ("mine", "", ""),
+    ],
+)
+@pytest.mark.parametrize("tos", [104, 0])
+def test_a_fault_of_an_application_names_the_variables_of_its_program(program, traffic_class, gid_index, tos):
+    asked = request(guest={"gids": GIDS})
+    asked["applications"]["vm1"] = [{"name": program, "tos": tos, "queue_pairs": 2, "gid_index": 0}]
+    of_tos, of_gid = [fault["consequence"] for fault in report.checked(asked)["faults"]]
+    assert [of_tos, of_gid] == [Mentions(traffic_class), Mentions(gid_index)] if traffic_class else "=" not in of_tos
+
+
 def test_a_gid_of_a_table_that_was_not_read_neither_holds_nor_fails():
     asked = request()
     asked["applications"]["vm1"][0]["gid_index"] = 3
