@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read what decides about a RoCE NIC's packets beside its QoS: its GIDs, its VFs, and the other ports of its card.
+"""Read the parts of a RoCE NIC beside its QoS: its GIDs, its VFs, and the other active ports of its card.
 
 Sources: Linux Documentation/ABI/stable/sysfs-class-infiniband (ports/*/gids, gid_attrs, state), Documentation/ABI/
 testing/sysfs-bus-pci (sriov_numvfs), Documentation/networking/representors.rst (phys_port_name). Never seen on such a

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How programs that use RDMA are told their traffic class and GID: names of environment variables.
+"""Environment variables by which programs that use RDMA are told their traffic class and GID.
 
 docs/reference/roce-policy.md has their defaults. Read in documents and sources; NCCL's alone are written by a role.
 """

@@ -26,7 +26,7 @@ class Carrier:
 
 
 class Beyond:
-    """What is known of the NICs that are no port of the fabric's links.
+    """The ports of NICs that are no end of the fabric's links, as far as they are known.
 
     ``guests``: the hypervisor of each guest. ``readings``: the NICs of each host as roce_nic_info returns them.
     """
