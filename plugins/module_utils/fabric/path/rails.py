@@ -36,6 +36,9 @@ class Rails:
             for nic in nics:
                 self._together.setdefault(nic, set()).add(nics)
         self._add_upper_switches(fabric)
+        self._titles = {
+            nics: f"{'rail' if len(nics) == 1 else 'plane'} {fold(nics)}" for nics in {*self.served.values()}
+        }
 
     def _add_upper_switches(self, fabric: Fabric) -> None:
         """Let each switch serve the NICs of the switches that are nearer to the hosts, layer by layer."""
@@ -58,7 +61,7 @@ class Rails:
             end = End(device, port.partition(" ")[0].rstrip(","))
             nics = self.served.get(device) or self._of_nic(self._carried_by.get(end, end))
             if nics and nics != self._all:
-                return f"{'rail' if len(nics) == 1 else 'plane'} {fold(nics)}"
+                return self._titles[nics]
         return ""
 
     def _of_nic(self, end: End) -> Nics:
