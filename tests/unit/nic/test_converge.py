@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from messages import Mentions
 from nic_policy import NIC
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -41,6 +42,21 @@ def test_nccls_settings_follow_the_policy_and_are_written_once(host):
 def test_an_application_has_the_gid_that_nccl_is_told_to_use(host):
     (application,) = with_nccl(host(), check=True, gid_index=3).facts["applications"]
     assert application["gid_index"] == 3
+
+
+def test_a_gid_that_nccl_cannot_use_is_a_warning(host):
+    system = host()
+    port = "/sys/devices/pci0000:3a/0000:3b:00.0/infiniband/mlx5_0/ports/1"
+    for index, version in enumerate(("IB/RoCE v1", "RoCE v2")):
+        system.put(f"{port}/gids/{index}", "fd93:0000:0000:0000:0000:0000:0000:0001")
+        system.put(f"{port}/gid_attrs/types/{index}", version)
+
+    def warnings(gid_index):
+        return with_nccl(system, check=True, nics={"mlx5_0": NIC}, gid_index=gid_index).facts["warnings"]
+
+    assert [warnings(index) for index in (-1, 1)] == [[], []]
+    assert warnings(0) == [Mentions("mlx5_0", "RoCE v1", "NCCL_IB_GID_INDEX=1")]
+    assert warnings(3) == [Mentions("mlx5_0", "NCCL_IB_GID_INDEX=1")]
 
 
 @pytest.mark.parametrize(

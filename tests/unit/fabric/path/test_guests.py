@@ -233,3 +233,15 @@ def test_equal_readings_of_a_guest_share_no_port():
     faults = where(report.checked(asked)["faults"])
     assert "vm2 mlx5_5" in faults
     assert "vm1 mlx5_5" not in faults
+
+
+def test_a_whole_nic_of_a_guest_that_is_the_peer_of_a_port_is_followed():
+    asked = request()
+    asked["nics"]["vm1"] = {"mlx5_0": asked["nics"].pop("gpu1")["mlx5_0"]}
+    for ports in (switch["ports"] for switch in asked["switches"].values()):
+        for port in ports.values():
+            if port["peer"].get("host") == "gpu1":
+                port["peer"]["host"] = "vm1"
+    result = report.checked(asked)
+    assert result["faults"] == []
+    assert [finding for finding in result["unseen"] if "not known beyond" in finding["reason"]] == []
