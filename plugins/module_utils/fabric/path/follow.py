@@ -304,10 +304,10 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
-    beyond = sorted({*checker.seen.carriers, *checker.seen.unknown} - {*nics})
-    for host in dict.fromkeys([*fabric.hosts(), *(end.device for end in beyond)]):
+    guest_ends = sorted({*checker.seen.carriers, *checker.seen.unknown} - {*nics})
+    for host in dict.fromkeys([*fabric.hosts(), *(end.device for end in guest_ends)]):
         yield from _deduplicated(checker.applications(host))
-    for end in beyond:
+    for end in guest_ends:
         yield checker.sender(end)
         yield from checker.virtual_function(SENDER, end)
     for nic in nics:

@@ -25,7 +25,7 @@ class Carrier:
     vf: VirtualFunction
 
 
-class Beyond:
+class GuestPorts:
     """The ports of NICs that are no end of the fabric's links, as far as they are known.
 
     ``guests``: the hypervisor of each guest. ``readings``: the NICs of each host as roce_nic_info returns them.
@@ -64,20 +64,20 @@ class Beyond:
         if hypervisor not in self._readings:
             return f"the NICs of its hypervisor {hypervisor} were not read; put it into roce_hosts"
         mac = self._readings[end.device][end.port].get("mac")
-        same = [carrier for carrier in self._vfs_of(hypervisor) if mac and carrier.vf.mac == mac]
-        if len(same) != 1:
-            unread = "; ".join(
+        matching = [carrier for carrier in self._vfs_of(hypervisor) if mac and carrier.vf.mac == mac]
+        if len(matching) != 1:
+            reasons = "; ".join(
                 f"the VFs of {name}: {nic['vfs_unread']}"
                 for name, nic in self._readings[hypervisor].items()
                 if nic.get("vfs_unread")
             )
-            return unread or (
-                f"{len(same) or 'no'} VFs of {hypervisor} have its MAC {mac}; give them addresses with "
+            return reasons or (
+                f"{len(matching) or 'no'} VFs of {hypervisor} have its MAC {mac}; give them addresses with "
                 "derive_addresses in gpu_host_sriov"
             )
-        if same[0].port not in self._fabric.peer:
-            return f"no switch's port has its physical function {same[0].port} as its peer"
-        return same[0]
+        if matching[0].port not in self._fabric.peer:
+            return f"no switch's port has its physical function {matching[0].port} as its peer"
+        return matching[0]
 
     def _vfs_of(self, hypervisor: str) -> list[Carrier]:
         if hypervisor not in self._vfs:
@@ -100,7 +100,7 @@ def read_guests(guests: Mapping[str, Any] | None) -> dict[str, str]:
     return hypervisors
 
 
-def unread(fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def unread_guests(fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the guests on the fabric's hosts whose NICs were not read, each with the reason."""
     hosts = {*fabric.hosts()}
     for guest, hypervisor in sorted(guests.items()):

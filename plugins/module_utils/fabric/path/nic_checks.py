@@ -99,11 +99,11 @@ def virtual_function(vf: VirtualFunction, rdma: RdmaClass) -> Iterator[Claim]:
     """Check what the NIC does to the packets of a VF, as its host shows it."""
     keeps = "the NIC leaves the priority of the VF's packets"
     if vf.mode != "legacy":
-        beyond = "the mode of the NIC's embedded switch is not shown"
+        reason = "the mode of the NIC's embedded switch is not shown"
         if vf.mode:
             representor = vf.representor or "its missing representor"
-            beyond = f"in {vf.mode} mode, the rules of tc and Open vSwitch at {representor} decide, and were not read"
-        yield unseen(keeps, rdma.priority, f"not known beyond VF {vf.index}: {beyond}")
+            reason = f"in {vf.mode} mode, the rules of tc and Open vSwitch at {representor} decide, and were not read"
+        yield unseen(keeps, rdma.priority, f"not known beyond VF {vf.index}: {reason}")
     elif vf.qos not in (0, rdma.priority):
         yield fault(
             keeps,

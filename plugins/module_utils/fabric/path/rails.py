@@ -29,12 +29,12 @@ class Rails:
             if end.device not in fabric.switches:
                 self.hosts.setdefault(end.device, set()).add(end.port)
                 self._ends.setdefault(peer.device, []).append(end)
-        self.served = {leaf: _of_most_hosts(attached) for leaf, attached in self._ends.items()}
+        self.served = {leaf: _of_most_hosts(nic_ends) for leaf, nic_ends in self._ends.items()}
         self._all: Nics = frozenset().union(*self.served.values())
-        self._together: dict[str, set[Nics]] = {}
+        self._served_together: dict[str, set[Nics]] = {}
         for nics in {*self.served.values()} - {self._all}:
             for nic in nics:
-                self._together.setdefault(nic, set()).add(nics)
+                self._served_together.setdefault(nic, set()).add(nics)
         self._add_upper_switches(fabric)
         self._titles = {
             nics: f"{'rail' if len(nics) == 1 else 'plane'} {fold(nics)}" for nics in {*self.served.values()}
@@ -54,7 +54,7 @@ class Rails:
 
     def title(self, place: str) -> str:
         """Return "rail mlx5_3" or "plane mlx5_[0-3]" of the place of a part (a NIC, a port, a link); "" without any."""
-        if not self._together:
+        if not self._served_together:
             return ""
         for text in place.split(" - "):
             device, _blank, port = text.partition(" ")
@@ -66,25 +66,25 @@ class Rails:
 
     def _of_nic(self, end: End) -> Nics:
         """Return the NICs that are served together with a host's NIC; none where that differs between switches."""
-        together = self._together.get(end.port, ()) if end.device in self.hosts else ()
-        return next(iter(together)) if len(together) == 1 else frozenset()
+        sets = self._served_together.get(end.port, ()) if end.device in self.hosts else ()
+        return next(iter(sets)) if len(sets) == 1 else frozenset()
 
     def strays(self) -> Iterator[tuple[End, str, list[str]]]:
         """Yield each NIC at a switch of another rail or plane: its end, that switch, and those of its own.
 
         Only hosts with the NICs of most hosts at that switch are compared: others may be cabled in another way.
         """
-        for leaf, attached in sorted(self._ends.items()):
-            usual = Counter(frozenset(self.hosts[end.device]) for end in attached).most_common(1)[0][0]
-            for end in sorted(attached):
-                if self.hosts[end.device] != usual or end.port in self.served[leaf] or not self.served[leaf]:
+        for leaf, nic_ends in sorted(self._ends.items()):
+            common_nics = Counter(frozenset(self.hosts[end.device]) for end in nic_ends).most_common(1)[0][0]
+            for end in sorted(nic_ends):
+                if self.hosts[end.device] != common_nics or end.port in self.served[leaf] or not self.served[leaf]:
                     continue
-                own = sorted(name for name in self._ends if end.port in self.served[name])
-                if own:
-                    yield end, leaf, own
+                rail_leaves = sorted(name for name in self._ends if end.port in self.served[name])
+                if rail_leaves:
+                    yield end, leaf, rail_leaves
 
 
-def _of_most_hosts(attached: list[End]) -> Nics:
-    hosts = {end.device for end in attached}
-    counts = Counter(end.port for end in attached)
+def _of_most_hosts(nic_ends: list[End]) -> Nics:
+    hosts = {end.device for end in nic_ends}
+    counts = Counter(end.port for end in nic_ends)
     return frozenset(nic for nic, count in counts.items() if 2 * count > len(hosts))

@@ -32,7 +32,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     follow,
     survey,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests import Beyond, read_guests, unread
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests import (
+    GuestPorts,
+    read_guests,
+    unread_guests,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
@@ -107,11 +111,11 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     switches = parse_running(params["running"], params["switches"])
     planned = plan(policy, specs, buffers_of(switches))
     guests = read_guests(params.get("guests"))
-    hosts, beyond = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
-    rails = Rails(fabric, {end: carrier.port for end, carrier in beyond.carriers.items()})
+    hosts, guest_ports = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
+    rails = Rails(fabric, {end: carrier.port for end, carrier in guest_ports.carriers.items()})
     ports = _ports_of_nics(specs, params["nics"])
-    for end, switch, own in rails.strays():
-        ports.setdefault(end, []).append(fault(RAIL, fold(own), switch, STRAY))
+    for end, switch, rail_leaves in rails.strays():
+        ports.setdefault(end, []).append(fault(RAIL, fold(rail_leaves), switch, STRAY))
     seen = ReadBack(
         hosts,
         _share_equal_ports(switches),
@@ -120,8 +124,11 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
             **_undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {}),
             **ports,
         },
-        beyond.carriers,
-        {**beyond.unknown, **{End(guest, ""): reason for guest, reason in unread(fabric, guests, params["nics"])}},
+        guest_ports.carriers,
+        {
+            **guest_ports.unknown,
+            **{End(guest, ""): reason for guest, reason in unread_guests(fabric, guests, params["nics"])},
+        },
     )
     for rdma in _classes(policy, params["rdma_class"]):
         for part in _parts(fabric, params["paths"], Checker(policy, rdma, seen)):
@@ -253,17 +260,19 @@ def _hosts(params: Mapping[str, Any], guests: Mapping[str, str]) -> dict[str, Pa
 
 def _with_ports(
     fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any], hosts: Mapping[str, PathHost]
-) -> tuple[dict[str, PathHost], Beyond]:
+) -> tuple[dict[str, PathHost], GuestPorts]:
     """Return the hosts, whose VFs have their physical functions, and what is known of the ports of these."""
-    beyond = Beyond(fabric, guests, readings)
+    guest_ports = GuestPorts(fabric, guests, readings)
     physical_functions = {End(name, nic): seen for name, host in hosts.items() for nic, seen in host.nics.items()}
     return {
         name: replace(
             host,
-            nics={nic: beyond.with_port(End(name, nic), seen, physical_functions) for nic, seen in host.nics.items()},
+            nics={
+                nic: guest_ports.with_port(End(name, nic), seen, physical_functions) for nic, seen in host.nics.items()
+            },
         )
         for name, host in hosts.items()
-    }, beyond
+    }, guest_ports
 
 
 def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str | None:
