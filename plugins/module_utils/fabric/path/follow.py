@@ -138,6 +138,11 @@ class Checker:
             part = self._part(layer, place, nic_checks.virtual_function, carrier.vf, self.rdma)
             yield part._replace(checked=not part.findings or bool(part.faults))
 
+    def is_whole(self, end: End) -> bool:
+        """Return true for a NIC that was read and is no VF."""
+        seen = self._host(end.device).nics.get(end.port)
+        return seen is not None and not seen.nic.is_vf
+
     def port_of(self, end: End) -> End:
         """Return the end of a link that carries a NIC's packets: of a VF that of its physical function.
 
@@ -322,10 +327,12 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
         yield from checker.undoing(port)
         yield checker.ingress(port)
         yield checker.egress(port)
-    yield from map(checker.receiver, nics)
+    # A VF receives through its port, a whole NIC of a guest by itself.
+    receivers = [*nics, *filter(checker.is_whole, guest_ends)]
+    yield from map(checker.receiver, receivers)
     for port in ports:
         yield from checker.cnp(port, port)
-    yield from map(checker.reactor, nics)
+    yield from map(checker.reactor, receivers)
 
 
 def deadlock(fabric: Fabric, checker: Checker) -> Part:

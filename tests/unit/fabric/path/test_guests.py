@@ -235,6 +235,14 @@ def test_equal_readings_of_a_guest_share_no_port():
     assert "vm1 mlx5_5" not in faults
 
 
+def test_a_whole_nic_of_a_guest_is_checked_even_if_its_port_is_not_known():
+    asked = request()
+    asked["nics"]["vm1"] = {"mlx5_5": {**asked["nics"]["gpu2"]["mlx5_0"], "cnp_dscp": 0, "reaction": []}}
+    result = report.checked(asked)
+    assert [(fault["where"], fault["seen"]) for fault in result["faults"]] == [("vm1 mlx5_5", 0), ("vm1 mlx5_5", [])]
+    assert [f["where"] for f in result["unseen"] if "not known beyond" in f["reason"]] == ["vm1 mlx5_5"]
+
+
 def test_a_whole_nic_of_a_guest_that_is_the_peer_of_a_port_is_followed():
     asked = request()
     asked["nics"]["vm1"] = {"mlx5_0": asked["nics"].pop("gpu1")["mlx5_0"]}
