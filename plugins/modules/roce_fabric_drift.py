@@ -48,6 +48,12 @@ options:
   hosts:
     description: C(roce_host_nics) by host, as M(sailloft.fleet.roce_fabric_proof) takes it.
     type: dict
+  guests:
+    description: >-
+      By guest, the host that it runs on (C(gpu_guest_host)), or names of guests. The NIC of a guest, a VF with the MAC
+      of one of that host, is followed over its physical function to the port.
+    type: dict
+    default: {}
   unread:
     description: The reason by switch or host that could not be read.
     type: dict
@@ -133,6 +139,7 @@ def main() -> None:
             "hosts": {"type": "dict"},
             "nics": {"type": "dict", "default": {}},
             "nics_wanted": {"type": "dict", "default": {}},
+            "guests": {"type": "dict", "default": {}},
             "unread": {"type": "dict", "default": {}},
         },
         returned=("path", "metrics_path", "policy", "asics", "unread"),

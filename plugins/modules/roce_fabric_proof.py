@@ -59,6 +59,12 @@ options:
       The applications that send from each host, in the form of M(sailloft.fleet.roce_path_info), or names of hosts.
     type: dict
     default: {}
+  guests:
+    description: >-
+      By guest, the host that it runs on (C(gpu_guest_host)), or names of guests. The NIC of a guest, a VF with the MAC
+      of one of that host, is followed over its physical function to the port.
+    type: dict
+    default: {}
 seealso:
   - module: sailloft.fleet.roce_path_info
   - module: sailloft.fleet.roce_switch_config
@@ -134,6 +140,7 @@ def main() -> None:
             "nics": {"type": "dict", "default": {}},
             "nics_before": {"type": "dict", "default": {}},
             "applications": {"type": "dict", "default": {}},
+            "guests": {"type": "dict", "default": {}},
         },
         returned=("path", "name", "policy", "asics"),
     )
