@@ -14,7 +14,8 @@ description:
   - Compares the settings that were read back from all switches and NICs with the policy, as
     M(sailloft.fleet.roce_switch_config) does with C(state=compared) and M(sailloft.fleet.roce_path_info) for the whole
     fabric, and writes the result.
-  - There are no claims about a device that was not read, and the proof says so.
+  - There are no claims about a device that was not read, and the proof says so. A switch in O(running) whose
+    configuration cannot be understood fails.
   - It contacts no device. Run it once, on the controller.
 options:
   name:

@@ -35,7 +35,7 @@ options:
   running:
     description: >-
       Running configurations as text by switch, or names, as M(sailloft.fleet.roce_switch_config) takes them. Nothing is
-      known about a switch that is missing here.
+      known about a switch that is missing here; one whose configuration cannot be understood is a fault.
     type: dict
     required: true
   nics:

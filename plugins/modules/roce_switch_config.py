@@ -27,7 +27,8 @@ options:
       - V(compared) does both, and returns the differences.
       - V(planned) returns the stages in which the switches of O(running) and the NICs are changed to the policy, and
         the change of the first stage for each switch. Call it again before each stage, with the configurations that
-        were read after the previous one.
+        were read after the previous one. It fails if the configuration of one switch cannot be read, because a stage
+        is safe only if the state of all devices is known; in check mode, it plans the others and returns RV(unread).
       - V(restored) returns whether the switches of O(running) are again as in O(backup) or O(restore_path), and the
         change that restores them, in all that a policy can change.
     type: str
@@ -196,10 +197,14 @@ parsed:
     - The running configuration of each switch in vendor-neutral terms, with name, system, ecmp_fields and ports.
     - Each port has dscp_to_class, class_to_queue, class_to_priority and priority_to_queue, from number to number if one
       is set; queues and headroom, by number; pfc, watchdog and ip_mtu_bytes.
+    - A queue that marks at thresholds whose bytes are not known (segments, packets, percents of a queue of unknown
+      size) has them as unknown_ecn, and no ecn.
   returned: O(state=parsed)
   type: dict
 differences:
-  description: By switch, the differences from the policy; an empty list for a switch without differences.
+  description: >-
+    By switch, the differences from the policy; an empty list for a switch without differences. The only difference of a
+    switch whose configuration cannot be read is the reason.
   returned: O(state=compared)
   type: dict
   sample:
@@ -239,6 +244,11 @@ table:
   type: list
   elements: str
   sample: ["1. switches have their classes, queues and headroom: leaf1, spine1"]
+unread:
+  description: >-
+    In check mode, the refusal of a run in which the configurations of these switches cannot be read; "" where all can.
+  returned: O(state=planned)
+  type: str
 unfinished:
   description:
     - C(path) is the directory of the last run beside O(backup_path) if that run did not finish, else "".

@@ -14,10 +14,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
-    parse_running,
-    wanted_switches,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import wanted_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
@@ -32,20 +29,12 @@ REASONS = 3  # of devices that were not read, in the report
 def drift(params: Mapping[str, Any]) -> Proof:
     """Return the claims of ``prove``, those of NICs against ``nics_wanted``, and one that fails for each unread device.
 
-    These are in ``unread`` (reason by name), or their configurations cannot be parsed; the others are compared.
+    These are in ``unread`` (reason by name), or ``prove`` cannot read their configurations; the others are compared.
 
     Raises FabricError for a policy or an inventory that is refused.
     """
-    unread: dict[str, str] = {**params["unread"]}
-    running = {name: text for name, text in params["running"].items() if name not in unread}
-    try:
-        proved = _proved(params, running)
-    except FabricError:
-        unparsable = _unparsable(params, running)
-        if not unparsable:
-            raise
-        unread.update(unparsable)
-        proved = _proved(params, {name: text for name, text in running.items() if name not in unparsable})
+    unread = params["unread"]
+    proved = _proved(params, {name: text for name, text in params["running"].items() if name not in unread})
     claims = [
         Claim(UNREAD, f"{device}: it was read", "its settings", None, False, "the device", _named(device, reason))
         for device, reason in sorted(unread.items())
@@ -65,17 +54,6 @@ def _proved(params: Mapping[str, Any], running: Mapping[str, Any]) -> list[Claim
 
 def _named(device: str, reason: str) -> str:
     return reason if device in reason else f"{device}: {reason}"
-
-
-def _unparsable(params: Mapping[str, Any], running: Mapping[str, Any]) -> dict[str, str]:
-    """Return why configurations cannot be parsed, by switch."""
-    reasons = {}
-    for name, text in running.items():
-        try:
-            parse_running({name: text}, params["switches"])
-        except FabricError as error:
-            reasons[name] = str(error)
-    return reasons
 
 
 def _nic_claims(nics: Mapping[str, Any], nics_wanted: Mapping[str, Any]) -> list[Claim]:

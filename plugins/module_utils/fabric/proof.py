@@ -23,13 +23,20 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     """Return the proof, and its first failure in a sentence ("" where it holds).
 
     The proof makes no claim about a device that was not read (a host that is none of the inventory's RoCE hosts, a
-    switch beyond --limit), and says so. Raises FabricError.
+    switch beyond --limit), and says so. A switch whose configuration was given and cannot be read fails. Raises
+    FabricError.
     """
     bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
-    wanted, seen = configs.wanted_and_seen(bare, to_change=False)
-    compared, running = configs.compare(wanted, seen), configs.running_texts(params["running"])
-    claims_made: list[Claim] = []
+    readings = configs.wanted_and_seen(bare, to_change=False)
+    wanted = readings.wanted
+    compared, running = configs.compare(readings), configs.running_texts(params["running"])
+    claims_made = [
+        Claim("unread", f"{name}: it was read", "its settings", None, False, SOURCE, str(error))
+        for name, error in readings.unread.items()
+    ]
     for name, differences in compared["differences"].items():
+        if name in readings.unread:
+            continue
         claim = f"{name}: its configuration"
         if not differences:
             differences += configs.left_to_change(wanted, running, name)
@@ -56,9 +63,10 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     )
     requested = {**params, "paths": [], "rdma_class": None, "thresholds": True}
     parts = list(report.requested_parts(requested, with_changes=False))
-    read = {*params["running"], *params["nics"]}
+    read = {*readings.seen, *params["nics"]}
     known_parts = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
     unread = {device for part in parts if part.layer != FABRIC for device in _devices(part)} - read
+    unread -= readings.unread.keys()
     claims_made += claims(known_parts, "as read back")
     claims_made += [
         not_applicable("unread", f"{device}: RoCE's settings", AS_PLANNED, "as read back", f"{device} was not read")

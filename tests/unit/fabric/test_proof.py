@@ -8,9 +8,11 @@ import json
 from typing import Any
 
 import pytest
+from messages import Mentions
 from proof_requests import params
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove, worse
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 
@@ -54,6 +56,33 @@ def test_changes_that_the_policy_would_still_make_are_named():
     assert claim == "spine1: its configuration: the switch: what the policy would still change"
     assert "BUFFER_QUEUE" in seen
     assert first == f"spine1: what the policy would still change: wanted nothing, seen {seen}"
+
+
+@pytest.mark.parametrize("system", ["eos", "junos", "sonic"])
+def test_a_switch_that_cannot_be_read_fails_and_the_others_are_judged(system):
+    request = params(system)
+    request["running"]["spine1"] = "connection lost"
+    proof, first = prove(request)
+    assert not proof.holds
+    ((claim, seen, reason),) = told(proof, False)
+    assert (claim.partition(":")[0], seen, first) == ("spine1", None, reason)
+    assert first == Mentions("spine1")
+    held = {claim.claim for claim in proof.claims if claim.holds}
+    assert {"leaf1: its configuration", "leaf2: its configuration"} <= held
+    assert not any(claim.claim.startswith("spine1") for claim in proof.claims if claim.holds is not False)
+    path = report.checked({**request, "paths": [], "rdma_class": None, "thresholds": True})
+    assert {found["where"].split(" ")[0] for found in path["faults"]} == {"spine1"}
+    assert any(found["where"] == "spine1" and found["seen"] in reason for found in path["faults"])
+
+
+def test_a_run_made_nothing_worse_where_a_switch_could_not_be_read_before():
+    request = params("eos")
+    request["running"]["spine1"] = "connection lost"
+    proof, _first = prove(request)
+    assert worse(proof, {**request, "running_before": request["running"], "nics_before": request["nics"]}) == []
+    readable = {**request["running"], "spine1": params("eos")["running"]["spine1"]}
+    failed = worse(proof, {**request, "running_before": readable, "nics_before": request["nics"]})
+    assert [claim.partition(":")[0] for claim in failed] == ["spine1"]
 
 
 def test_an_ambiguous_configuration_is_named():

@@ -196,7 +196,7 @@ def test_each_rendered_configuration_is_read_back_without_differences(run, syste
     down, up = PORTS[system]
     ports = {down: {"speed_gbit_s": 400, "cable_m": 3}, up: {"speed_gbit_s": 400, "cable_m": 30}}
     switches = {"leaf1": {"system": system, "asic": ASIC_OF[system], "ports": ports}}
-    switches["leaf1"]["queue_buffer_bytes"] = 50_000_000
+    switches["leaf1"]["queue_buffer_bytes"] = 20_000_000
     storage = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20, "mode": "lossy"}
     roce = {"mode": "lossy" if system == "linux" else "lossless"}
     for policy in ({"classes": {"roce": roce}}, {"classes": {"roce": roce, "storage": storage}}):

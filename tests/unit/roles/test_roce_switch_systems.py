@@ -32,8 +32,10 @@ FILES = (ROOT / "tests/support/roles").glob("simulated_*.py")
 SIMULATED = sorted({path.stem.removeprefix("simulated_") for path in FILES} - {"switch"})
 
 
-def role(tasks: str, **more: Any) -> dict[str, Any]:
-    return {"ansible.builtin.include_role": {"name": "sailloft.fleet.roce_switch", "tasks_from": tasks}, **more}
+def role(tasks: str, **apply: Any) -> dict[str, Any]:
+    """Return the task that includes the role's ``tasks``, with keywords for each of them."""
+    included = {"name": "sailloft.fleet.roce_switch", "tasks_from": tasks, "apply": apply}
+    return {"ansible.builtin.include_role": included}
 
 
 def facts(**given: str) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def facts(**given: str) -> dict[str, Any]:
 def play(
     folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]], environment: dict[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Read the hosts, apply ``__roce_switch_change``, restore "dies" by its own rollback and "good" by its backup.
+    """Read the hosts as in check mode, apply ``__roce_switch_change``, restore "dies" by its own rollback and "good" by its backup.
 
     Return each host's messages and readings.
     """
@@ -54,7 +56,7 @@ def play(
     tasks = [
         {
             "when": "inventory_hostname in ['good', 'garbage']",
-            "block": [role(f"{system}/read"), facts(__roce_switch_backup="{{ roce_switch_running }}")],
+            "block": [role(f"{system}/read", check_mode=True), facts(__roce_switch_backup="{{ roce_switch_running }}")],
             "rescue": [facts(said_read=error)],
         },
         {

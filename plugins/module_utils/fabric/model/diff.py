@@ -12,6 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue, Switch
 
 SHOWN_PORTS = 3
+UNKNOWN_ECN = "unknown_ecn"  # field of Queue that only a marking without known bytes has
 TABLES = {  # field of PortQos -> (what it is indexed by, what it holds)
     "dscp_to_class": ("DSCP", "traffic class"),
     "class_to_queue": ("traffic class", "queue"),
@@ -54,7 +55,9 @@ def _port_data(qos: PortQos) -> dict[str, Any]:
             data[port_field.name] = {str(number): entry for number, entry in enumerate(value) if entry is not None}
         elif port_field.name in BY_NUMBER:
             data[port_field.name] = {
-                str(number): asdict(entry) for number, entry in enumerate(value) if entry is not None
+                str(number): {key: content for key, content in asdict(entry).items() if key != UNKNOWN_ECN or content}
+                for number, entry in enumerate(value)
+                if entry is not None
             }
         elif port_field.name == "watchdog":
             data[port_field.name] = None if value is None else asdict(value)
@@ -148,6 +151,8 @@ def _text(value: Any) -> str:
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, Queue):
         share = "strict" if value.strict else f"{_text(value.bandwidth_percent)}%"
+        if value.unknown_ecn:
+            return f"{share}, ECN at unknown bytes ({value.unknown_ecn})"
         return f"{share}, {_text(value.ecn)}" if value.ecn else f"{share}, no ECN"
     if isinstance(value, Ecn):
         return f"ECN {value.minimum_bytes} to {value.maximum_bytes} bytes at {value.probability_percent}%"

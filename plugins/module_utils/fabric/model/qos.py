@@ -34,11 +34,16 @@ class Ecn:
 
 @dataclass(frozen=True)
 class Queue:
-    """One egress queue. ``bandwidth_percent`` is its share of what strict queues leave; None where ``strict``."""
+    """One egress queue. ``bandwidth_percent`` is its share of what strict queues leave; None where ``strict``.
+
+    ``unknown_ecn``: the thresholds as configured, of a queue as read that marks at a number of bytes that is not known;
+    ``ecn`` is then None.
+    """
 
     strict: bool
     bandwidth_percent: int | None = None
     ecn: Ecn | None = None
+    unknown_ecn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,29 +65,6 @@ class Headroom:
 
 
 @dataclass(frozen=True)
-class Buffers:
-    """The buffers that a switch has, in bytes, as read.
-
-    ``lossless_bytes``: the ingress pool of lossless packets, without headroom; None where the switch sizes it.
-    ``headroom_pool_bytes``: what the headroom of all ports shares; 0 where each port has its own. ``lossy_bytes``: the
-    other ingress pools. ``egress_bytes``: the largest egress pool. ``headroom``: the profiles that its vendor's
-    software made, by speed in Gbit/s and longest cable in metres. ``ports_xoff_bytes``: the xoff of one priority of all
-    ports, each by the profile of its speed and configured cable. ``refusal``: why these buffers hold no lossless
-    class; None where they do. ``computes_headroom``: the switch computes headroom itself, from speed, cable and MTU,
-    and ``headroom`` are its results.
-    """
-
-    lossless_bytes: int | None = None
-    headroom_pool_bytes: int = 0
-    lossy_bytes: int = 0
-    egress_bytes: int = 0
-    headroom: Mapping[tuple[int, int], Headroom] = field(default_factory=dict)
-    ports_xoff_bytes: int = 0
-    refusal: FabricError | None = None
-    computes_headroom: bool = False
-
-
-@dataclass(frozen=True)
 class BufferShares:
     """The parts into which a system divides the ingress buffer, in percent.
 
@@ -92,6 +74,31 @@ class BufferShares:
 
     lossless_percent: int
     headroom_percent: int | None = None
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The buffers that a switch has, in bytes, as read.
+
+    ``lossless_bytes``: the ingress pool of lossless packets, without headroom; None where the switch sizes it.
+    ``headroom_pool_bytes``: what the headroom of all ports shares; 0 where each port has its own. ``lossy_bytes``: the
+    other ingress pools. ``egress_bytes``: the largest egress pool. ``headroom``: the profiles that its vendor's
+    software made, by speed in Gbit/s and longest cable in metres. ``ports_xoff_bytes``: the xoff of one priority of all
+    ports, each by the profile of its speed and configured cable. ``shares``: the configured division of the ASIC's
+    buffer, of a system that divides it in percent; the pools are then not known in bytes. ``refusal``: why these
+    buffers hold no lossless class; None where they do. ``computes_headroom``: the switch computes headroom itself,
+    from speed, cable and MTU, and ``headroom`` are its results.
+    """
+
+    lossless_bytes: int | None = None
+    headroom_pool_bytes: int = 0
+    lossy_bytes: int = 0
+    egress_bytes: int = 0
+    headroom: Mapping[tuple[int, int], Headroom] = field(default_factory=dict)
+    ports_xoff_bytes: int = 0
+    shares: BufferShares | None = None
+    refusal: FabricError | None = None
+    computes_headroom: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,7 +160,7 @@ class Switch:
     ``queue_buffer_bytes``: the bytes that one queue can fill, for systems whose thresholds are in percent of it
     (junos); None for all others. ``own_headroom``: each port has its own headroom, because no pool holds it; of a
     planned switch. ``shares``: the division that a planned switch must have, of a system that divides its buffer in
-    percent where this is not rendered (junos). ``buffers``: those of a switch as read; None where they are not shown.
+    percent and where it is not rendered (junos). ``buffers``: those of a switch as read; None where they are not shown.
 
     ``speeds_gbit_s``: of each port; of a switch as read, where a speed is configured. Only read, never wanted or
     compared: ``overrides``; ``lags``: the members of each port channel.

@@ -57,6 +57,9 @@ class SwitchSystem:
     # attainable(qos, queue_buffer_bytes): ``qos`` with the nearest thresholds that the system can hold, none above its
     # earlier value. It makes roce_switch_queue_buffer_bytes mandatory. None: all thresholds are attainable.
     attainable: Callable[[PortQos, int], PortQos] | None = None
+    # parse_sized(text, name, queue_buffer_bytes): ``parse`` with the inventory's bytes of a queue, for a system with
+    # ``attainable``. Of a text that does not have that number, ``parse`` returns thresholds as ``unknown_ecn``.
+    parse_sized: Callable[[str, str, int], Switch] | None = None
     # The parts into which it is configured to divide the buffer; its own division, used unless the user gives the
     # ASIC's pools. None: the pools are the ASIC's.
     buffer_shares: BufferShares | None = None

@@ -40,9 +40,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
+    READABLE,
     buffers_of,
     left_to_change,
-    parse_running,
+    parse_readable,
     running_texts,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import (
@@ -54,6 +55,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inven
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import (
     LINE_RATE,
     LINE_RATE_WRONG,
+    UNKNOWN,
     problems,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
@@ -108,7 +110,7 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     policy = read_policy(params["policy"])
     specs = read_switches(params["switches"], None, params["asics"])
     fabric = Fabric(links_of(specs), [spec.name for spec in specs])
-    switches = parse_running(params["running"], params["switches"])
+    switches, unread = parse_readable(params["running"], params["switches"])
     planned = plan(policy, specs, buffers_of(switches))
     guests = read_guests(params.get("guests"))
     hosts, guest_ports = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
@@ -123,6 +125,7 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
         {
             **_undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {}),
             **ports,
+            **{End(name, ""): (fault(READABLE, "all of it", error.cause, UNKNOWN),) for name, error in unread.items()},
         },
         guest_ports.carriers,
         {

@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Headroom,
     Nic,
     PortQos,
+    Queue,
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
@@ -30,6 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 
 # Thresholds differ only by rounding, unless one has a wrong unit (bytes, kB, KiB, cells of about 250 bytes).
 WRONG_UNIT_RATIO = 100
+UNKNOWN_BYTES = "where marking begins is not known in bytes, so PFC may pause before it"
 
 
 def as_planned(port: PortQos, planned: PortQos, policy: Policy, reasons: Reasons) -> Iterator[Claim]:
@@ -158,7 +160,7 @@ def egress(
         if shares:  # a CNP queue with its own share takes it from all others: it is the cause and reported first
             yield from _strict_cnp(port, policy)
         yield from shares
-        yield from _marking(queue_qos.ecn, rdma, planned)
+        yield from _marking(queue_qos, rdma, planned)
     if rdma.mode == LOSSLESS:
         if port.priority_to_queue[rdma.priority] != rdma.queue:
             yield fault(
@@ -215,11 +217,16 @@ def _keeps_dscp(port: PortQos) -> Iterator[Claim]:
         )
 
 
-def _marking(ecn: Ecn | None, rdma: RdmaClass, planned: PortQos | None) -> Iterator[Claim]:
+def _marking(seen: Queue, rdma: RdmaClass, planned: PortQos | None) -> Iterator[Claim]:
     """Check that RoCE's queue marks ECN at the policy's thresholds, or at those compiled for this port."""
     queue = planned.queues[rdma.queue] if planned else None
     wanted, whose = (rdma.ecn, "the policy's") if rdma.ecn else (queue.ecn if queue else None, "the compiled")
-    if ecn is None:
+    ecn = seen.ecn
+    if seen.unknown_ecn is not None:
+        if wanted:
+            claim = f"queue {rdma.queue} marks ECN at {whose} thresholds"
+            yield fault(claim, _thresholds(wanted), seen.unknown_ecn, UNKNOWN_BYTES)
+    elif ecn is None:
         yield fault(
             f"queue {rdma.queue} marks ECN",
             "thresholds",
@@ -275,10 +282,9 @@ def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Claim]:
         )
     yield from _strict_cnp(port, policy)
     queue_qos = port.queues[policy.cnp.queue]
-    if queue_qos is not None and queue_qos.strict and queue_qos.ecn is not None:
-        yield fault(
-            f"queue {policy.cnp.queue} marks nothing", None, _thresholds(queue_qos.ecn), "CNPs are marked themselves"
-        )
+    marking = queue_qos and (queue_qos.unknown_ecn or (_thresholds(queue_qos.ecn) if queue_qos.ecn else None))
+    if queue_qos is not None and queue_qos.strict and marking:
+        yield fault(f"queue {policy.cnp.queue} marks nothing", None, marking, "CNPs are marked themselves")
     if policy.cnp.priority in port.pfc:
         yield fault(
             f"priority {policy.cnp.priority} of CNPs is never paused", "off", list(port.pfc), "a pause holds CNPs up"

@@ -13,13 +13,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     CLASSES,
     DSCPS,
     ECMP_FIELDS,
-    Ecn,
     PortQos,
     Queue,
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos_settings import EosSettings
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliReader, padded
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    CliLine,
+    CliReader,
+    ecn_in_bytes,
+    padded,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import EOS, QUEUE
 
 # Settings of a port or a profile, by the words with which ``default`` removes them.
@@ -39,7 +43,6 @@ STRICT, PERCENT, ECN = "priority", "bandwidth percent", "random-detect ecn"  # o
 # DSCPs 0 to 7 go to class 1 and 8 to 15 to class 0; each further block of eight goes to the next class.
 DEFAULT_DSCP_MAP = tuple({0: 1, 1: 0}.get(dscp // 8, dscp // 8) for dscp in range(DSCPS))
 _DEFAULT_MTU_BYTES = 1500  # of a routed port
-_UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
 _REMEDY = "correct it on the switch"
 _KNOWN = re.compile(r"(interface |qos |hostname |end$)")
 _FOREIGN = re.compile(r"(system qos$|feature |vdc |vrf context |policy-map type (network-qos|queuing) )")
@@ -172,19 +175,9 @@ class EosConfiguration(CliReader):
                 continue
             strict = lines[STRICT][0] if STRICT in lines else queue > max(weighted, default=-1)
             percent = None if strict or PERCENT not in lines else lines[PERCENT][0]
-            queues.append(Queue(strict, percent, self._ecn(*lines[ECN]) if ECN in lines else None))
+            marking = ecn_in_bytes(*lines[ECN][0]) if ECN in lines else (None, None)
+            queues.append(Queue(strict, percent, *marking))
         return tuple(queues)
-
-    def _ecn(self, fields: tuple[str, str, str, str, str | None], line: CliLine) -> Ecn:
-        minimum, minimum_unit, maximum, maximum_unit, percent = fields
-        for unit in (minimum_unit, maximum_unit):
-            if unit not in _UNIT_BYTES:
-                raise self.refuse(
-                    line, f"the size of {unit} in bytes depends on the chip", "write the thresholds in bytes"
-                )
-        return Ecn(
-            int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent or 100)
-        )
 
     def _watchdog(self, merged: EosSettings) -> Watchdog | None:
         """Return the watchdog. It acts where a line or the switch's default enables it and there is a timeout."""

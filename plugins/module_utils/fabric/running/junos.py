@@ -31,6 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     set_lines,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
+    buffers,
     lags,
     overrides,
     speeds_gbit_s,
@@ -55,7 +56,8 @@ def bytes_of(percent: int, buffer: int) -> int:
 class JunosReader:
     """A reader of one configuration, object by object."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, queue_buffer_bytes: int | None = None) -> None:
+        """Parse ``text``. ``queue_buffer_bytes``: the inventory's; None: that of the configuration."""
         self.name = name
         lines, inactive = set_lines(text, name)
         self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
@@ -71,7 +73,7 @@ class JunosReader:
             elif line[:2] == HASH:
                 self.hash.append(line[2:])
         self.attached: dict[str, set[str | None]] = {}  # port -> its profiles, and the schedulers of its map
-        self.buffer = self.read_buffer()
+        self.buffer = queue_buffer_bytes or self.read_buffer()
         self.aliases = dict(ALIASES)
         for _family, alias, bits in (line[:3] for line in self.cos.get("code-point-aliases", []) if len(line) > 2):
             self.aliases[alias] = self.code_point(bits)
@@ -182,6 +184,7 @@ class JunosReader:
             overrides=overrides(self.lines, self.attached),
             speeds_gbit_s=speeds_gbit_s(self.lines),
             lags=lags(self.lines),
+            buffers=buffers(self.lines, self.name),
         )
 
     def port(self, port: str, lines: list[Line]) -> PortQos:
@@ -305,14 +308,19 @@ class JunosReader:
                     loss = line[line.index("loss-priority") + 1] if "loss-priority" in line[:-1] else "any"
                     if loss in ("any", "low"):
                         profile = line[line.index("drop-profile") + 1]
-            ecn = self.drop_profile(profile, path) if marks and profile is not None else None
-            self.cache["scheduler", name] = Queue(strict, None if strict else percent, ecn)
+            marking = self.drop_profile(profile, path) if marks and profile is not None else (None, None)
+            self.cache["scheduler", name] = Queue(strict, None if strict else percent, *marking)
         return self.cache["scheduler", name]
 
-    def drop_profile(self, name: str, by: str) -> Ecn:
+    def drop_profile(self, name: str, by: str) -> tuple[Ecn | None, str | None]:
+        """Return the marking at a profile's fill levels, or these in words where they are not known in bytes.
+
+        Only a straight line from 0 has the two thresholds of ``Ecn``.
+        """
         path = f"drop-profiles {name}"
         levels: list[int] = []
         chances: list[int] = []
+        has_steps = False
         for line in self.object("drop-profiles", name, by=by):
             words = line[1:] if line[0] == "interpolate" else line
             for position, word in enumerate(words):
@@ -320,21 +328,12 @@ class JunosReader:
                     percent = self.number(words[position:], word, path, 0, 100)
                     if percent is not None:
                         (levels if word == "fill-level" else chances).append(percent)
-            if line[0] != "interpolate" and "fill-level" in line:
-                raise self.refuse(path, "it has steps and is not interpolated", "interpolate between two fill levels")
-        if len(levels) != 2 or len(chances) != 2 or chances[0] != 0 or levels[0] >= levels[1]:
-            raise self.refuse(
-                path,
-                f"fill levels {levels} with drop probabilities {chances} are not a straight line from 0",
-                "set two rising values of each, with 0 as the first probability",
-            )
-        if self.buffer is None:
-            raise self.refuse(
-                path,
-                "its thresholds are percentages of a queue's buffer, whose size in bytes is not known",
-                f"set {' '.join(MACRO)} BYTES on the switch; it has no effect there",
-            )
-        return Ecn(bytes_of(levels[0], self.buffer), bytes_of(levels[1], self.buffer), chances[1])
+            has_steps = has_steps or (line[0] != "interpolate" and "fill-level" in line)
+        is_line = len(levels) == len(chances) == 2 and chances[0] == 0 and levels[0] < levels[1] and not has_steps
+        if self.buffer is None or not is_line:
+            form = "in steps, " if has_steps else ""
+            return None, f"{form}fill levels {levels} % of a queue's buffer with probabilities {chances} %"
+        return Ecn(bytes_of(levels[0], self.buffer), bytes_of(levels[1], self.buffer), chances[1]), None
 
     def pausing(
         self,

@@ -1,6 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read what a Junos configuration has beside the terms of ``qos``: overrides, speeds and port channels."""
+"""Read what a Junos configuration has beside the terms of a port: overrides, speeds, port channels, the buffer's parts.
+
+Source of the parts: Juniper's statement pages buffer-partition (ingress: 9% lossless, 45% headroom by default; egress:
+50% lossless).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, BufferShares, Override
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import COS, Line
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import JUNOS, QUEUE
 
@@ -29,6 +34,11 @@ READ = (
     "traffic-control-profiles",
     "virtual-channel-groups",
 )
+PARTS = (*COS, "shared-buffer")
+LOSSLESS, HEADROOM = ("ingress", "buffer-partition", "lossless"), ("ingress", "buffer-partition", "lossless-headroom")
+EGRESS_LOSSLESS = ("egress", "buffer-partition", "lossless")
+PERCENTS: dict[Line, int] = {LOSSLESS: 9, HEADROOM: 45, EGRESS_LOSSLESS: 50}
+_PERCENT = re.compile(r"\d{1,2}|100")  # as in syntax/overrides.py
 _SPEED = re.compile(r"(\d+)g")
 
 
@@ -55,6 +65,31 @@ def lags(lines: Sequence[Line]) -> dict[str, tuple[str, ...]]:
         if line[0] == "interfaces" and line[-2:-1] == ("802.3ad",):
             members[line[-1]] = (*members.get(line[-1], ()), line[1])
     return members
+
+
+def buffers(lines: Sequence[Line], name: str) -> Buffers | None:
+    """Return the configured parts of the buffer; None where the switch has the default ones.
+
+    Lossless packets are in the ingress and in the egress part at once, so the smaller one is theirs.
+    """
+    configured: dict[Line, int] = {
+        line[len(PARTS) : -2]: int(line[-1])
+        for line in lines
+        if line[: len(PARTS)] == PARTS and line[-2] == "percent" and _PERCENT.fullmatch(line[-1])
+    }
+    if PERCENTS.keys().isdisjoint(configured):
+        return None
+    percents: dict[Line, int] = {**PERCENTS, **configured}
+    lossless = min(percents[LOSSLESS], percents[EGRESS_LOSSLESS])
+    if lossless == 0:
+        refusal = FabricError(
+            f"{name}: {' '.join(PARTS)}",
+            "it leaves lossless packets no buffer, so no class can be lossless",
+            "make the classes lossy, or set a larger lossless partition of ingress and egress while no traffic has to "
+            "pass, because changing it stops all ports",
+        )
+        return Buffers(refusal=refusal)
+    return Buffers(shares=BufferShares(lossless, percents[HEADROOM]))
 
 
 def overrides(lines: Sequence[Line], attached: Mapping[str, Collection[str | None]]) -> tuple[Override, ...]:

@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
     CliLine,
     CliReader,
     Settings,
+    ecn_in_bytes,
     padded,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import NXOS
@@ -38,7 +39,6 @@ LOAD_SHARING = "ip load-sharing address source-destination port source-destinati
 
 WATCHDOG_DEFAULTS = {INTERVAL: 100, SHUTDOWN: 1, RESTORE: 10}
 _DEFAULT_MTU_BYTES = 1500
-_UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
 _REMEDY = "correct it on the switch"
 _KNOWN = re.compile(r"(interface |class-map |policy-map |system qos$|hostname |feature |vdc |version )")
 _FOREIGN = re.compile(r"(qos (map|profile|rewrite|random-detect)\b|transceiver qsfp |service routing protocols )")
@@ -57,6 +57,7 @@ _ECN = re.compile(
     r"random-detect minimum-threshold (\d+) (\w+) maximum-threshold (\d+) (\w+) drop-probability (\d+)"
     r"(?: weight \d+)?( ecn)?"
 )
+_CHOSEN = re.compile(r"random-detect threshold (burst|mesh)-optimized ecn")  # thresholds that NX-OS chooses itself
 _SHARING = re.compile(
     r"ip load-sharing address (source-destination|destination)(?: port (source-destination|destination))?( .*)?"
 )
@@ -241,12 +242,13 @@ class NxosConfiguration(CliReader):
         queues: list[Queue | None] = []
         for queue_number in range(CLASSES):
             queue = self._queue(entries[queue_number]) if queue_number in entries else Queue(False, 0)
-            is_configured = queue.strict or queue.bandwidth_percent or queue.ecn
+            is_configured = queue.strict or queue.bandwidth_percent or queue.ecn or queue.unknown_ecn
             queues.append(queue if is_configured or queue_number in used else None)
         return tuple(queues)
 
     def _queue(self, entry: CliLine) -> Queue:
-        strict, percent, ecn = False, 0, None
+        strict, percent = False, 0
+        marking: tuple[Ecn | None, str | None] = None, None
         for line in entry.children:
             bandwidth = re.fullmatch(r"bandwidth (?:remaining )?percent (\d+)", line.text)
             if re.fullmatch(r"priority(?: level \d)?", line.text):
@@ -254,12 +256,15 @@ class NxosConfiguration(CliReader):
             elif bandwidth:
                 percent = self.number(line, bandwidth[1], 0, 100)
             elif line.text.startswith("random-detect"):
-                ecn = self._ecn(line)
+                marking = self._marking(line)
             elif line.text.startswith(("bandwidth", "priority")):
                 raise self.refuse(line, "not a setting of NX-OS's queues", _REMEDY)
-        return Queue(strict, None if strict else percent, ecn)
+        return Queue(strict, None if strict else percent, *marking)
 
-    def _ecn(self, line: CliLine) -> Ecn | None:
+    def _marking(self, line: CliLine) -> tuple[Ecn | None, str | None]:
+        """Return the marking, or its thresholds in words where they are not known in bytes; neither where it drops."""
+        if _CHOSEN.fullmatch(line.text):
+            return None, line.text
         match = _ECN.fullmatch(line.text)
         if not match:
             raise self.refuse(
@@ -267,13 +272,10 @@ class NxosConfiguration(CliReader):
                 "it does not say where marking begins and ends, and with what probability",
                 "add the thresholds and the probability",
             )
-        minimum, minimum_unit, maximum, maximum_unit, percent, ecn = match.groups()
-        for unit in (minimum_unit, maximum_unit):
-            if unit not in _UNIT_BYTES:
-                raise self.refuse(line, f"the size of {unit} in bytes is not known", "write the thresholds in bytes")
-        if not ecn:  # it drops, and marks nothing
-            return None
-        return Ecn(int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent))
+        minimum, minimum_unit, maximum, maximum_unit, percent, marks = match.groups()
+        if not marks:
+            return None, None
+        return ecn_in_bytes(minimum, minimum_unit, maximum, maximum_unit, percent)
 
     def _watchdog(self, settings: Settings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""

@@ -9,7 +9,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import (
@@ -19,8 +19,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff i
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks, plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
@@ -29,6 +30,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 # The form of a file's name.
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+READABLE = "its configuration can be read"
+
+
+class Readings(NamedTuple):
+    """A fabric as the policy wants it, as read, why switches were not read, and what describes it."""
+
+    wanted: dict[str, Switch]
+    seen: dict[str, Switch]
+    unread: dict[str, FabricError]
+    policy: Policy
+    specs: list[SwitchSpec]
 
 
 def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
@@ -95,23 +107,48 @@ def parsed(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> dict[str, Switch]:
     """Parse running configurations by switch, each for its system in ``switches``. Raises FabricError."""
-    parsed_switches = {}
-    for name, running_text in running.items():
-        system = Settings(FabricError, f"switch {name}", switches.get(name, {})).data.get("system")
-        parsed_switches[name] = _parse(system, name, _text(name, running_text))
+    parsed_switches, unread = parse_readable(running, switches)
+    for error in unread.values():
+        raise error
     return parsed_switches
+
+
+def parse_readable(
+    running: Mapping[str, Any], switches: Mapping[str, Any]
+) -> tuple[dict[str, Switch], dict[str, FabricError]]:
+    """Parse running configurations as ``parse_running``; return those that can be read, and why the others cannot.
+
+    Raises FabricError for a switch without a known system.
+    """
+    parsed_switches: dict[str, Switch] = {}
+    unread: dict[str, FabricError] = {}
+    for name, running_text in running.items():
+        settings = Settings(FabricError, f"switch {name}", switches.get(name, {})).data
+        system = _system(settings.get("system"), name)
+        text, buffer = _text(name, running_text), settings.get("queue_buffer_bytes")
+        try:
+            if system.parse_sized is not None and isinstance(buffer, int):
+                parsed_switches[name] = system.parse_sized(text, name, buffer)
+            else:
+                parsed_switches[name] = system.parse(text, name)
+        except FabricError as error:
+            unread[name] = error
+    return parsed_switches, unread
 
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the differences between each running configuration and the policy. Raises FabricError."""
-    return compare(*wanted_and_seen(params, to_change=False))
+    return compare(wanted_and_seen(params, to_change=False))
 
 
-def compare(wanted: Mapping[str, Switch], seen: Mapping[str, Switch]) -> dict[str, Any]:
-    """Return the differences of the switches in ``seen``, in the form of ``compared``."""
-    differences_found = {}
-    for name, seen_switch in seen.items():
-        switch = wanted[name]
+def compare(readings: Readings) -> dict[str, Any]:
+    """Return the differences of the switches that were read, in the form of ``compared``."""
+    differences_found: dict[str, list[dict[str, Any]]] = {
+        name: [{"ports": [], "what": READABLE, "wanted": "all of it", "seen": error.cause, "message": str(error)}]
+        for name, error in readings.unread.items()
+    }
+    for name, seen_switch in readings.seen.items():
+        switch = readings.wanted[name]
         system = SYSTEMS[switch.system]
         undoing = [Difference(*problem[:4]) for problem in problems(seen_switch, switch.speeds_gbit_s)]
         differences_found[name] = [
@@ -128,7 +165,7 @@ def compare(wanted: Mapping[str, Switch], seen: Mapping[str, Switch]) -> dict[st
         "changed": False,
         "differences": differences_found,
         "as_wanted": not any(differences_found.values()),
-        "not_held": {name: dict(SYSTEMS[wanted[name].system].not_held) for name in differences_found},
+        "not_held": {name: dict(SYSTEMS[switch.system].not_held) for name, switch in readings.seen.items()},
     }
 
 
@@ -151,23 +188,27 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
     return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
 
 
-def wanted_switches(params: Mapping[str, Any], buffers: Mapping[str, Buffers] | None = None) -> dict[str, Switch]:
-    """Return the QoS that the policy gives all switches, by name; with ``buffers``, if known. Raises FabricError."""
-    policy = read_policy(params["policy"])
-    return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]), buffers)
+def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
+    """Return the QoS that the policy gives all switches, by name. Raises FabricError."""
+    return plan(read_policy(params["policy"]), _specs(params))
 
 
-def wanted_and_seen(params: Mapping[str, Any], to_change: bool) -> tuple[dict[str, Switch], dict[str, Switch]]:
-    """Return the QoS that the policy gives all switches, and that of the running configurations.
+def _specs(params: Mapping[str, Any]) -> list[SwitchSpec]:
+    return read_switches(params["switches"], params["hosts"], params["asics"])
+
+
+def wanted_and_seen(params: Mapping[str, Any], to_change: bool) -> Readings:
+    """Return the QoS that the policy gives all switches, and that of the running configurations that can be read.
 
     Raises FabricError; if the switches are ``to_change``, also for one whose buffers hold no lossless class.
     """
     running = running_texts(params["running"])
+    policy, specs = read_policy(params["policy"]), _specs(params)
     for name in running:
         if name not in params["switches"]:
             raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
-    seen = parse_running(running, params["switches"])
-    return wanted_switches(params, buffers_of(seen, to_change)), seen
+    seen, unread = parse_readable(running, params["switches"])
+    return Readings(plan(policy, specs, buffers_of(seen, to_change)), seen, unread, policy, specs)
 
 
 def buffers_of(seen: Mapping[str, Switch], with_refused: bool = False) -> dict[str, Buffers]:
@@ -191,10 +232,10 @@ def _text(name: Any, running_text: Any) -> str:
     return running_text
 
 
-def _parse(system: Any, name: str, text: str) -> Switch:
+def _system(system: Any, name: str) -> SwitchSystem:
     switch_system = SYSTEMS.get(system) if isinstance(system, str) else None
     if switch_system is None:
         raise FabricError(
             f"switch {name}", f"system {system!r} is unknown", f"valid values: {', '.join(sorted(SYSTEMS)) or 'none'}"
         )
-    return switch_system.parse(text, name)
+    return switch_system

@@ -9,6 +9,7 @@ speed and cable share one PortQos.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Optional
 
@@ -86,7 +87,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
         if buffers is not None:
             if buffers.refusal is not None:
                 raise buffers.refusal
-            asic = with_buffers(asic, buffers)
+            asic = asic if buffers.shares else with_buffers(asic, buffers)
         for (_speed, cable), name in lines.items():
             spec.system.check_cable(f"{subject}: port {name}", cable)
         if spec.needs_headroom:
@@ -95,8 +96,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
                 line: _headroom(policy, spec, asic, computed, line, f"{subject}: port {name}")
                 for line, name in lines.items()
             }
-        need = _headroom_sum(policy, spec, headrooms)
-        cut, shares = _shares(spec.system, asic)
+        configured = buffers.shares if buffers else None
+        least = _least_headrooms(policy, spec, headrooms) if configured else headrooms
+        need = _headroom_sum(policy, spec, least)
+        cut, shares = _shares(spec.system, asic, configured)
         free = thresholds.free_bytes(asic, need, cut, subject)
         pfc_bytes = thresholds.pfc_queue_bytes(
             free,
@@ -140,9 +143,32 @@ def _headroom_sum(
     )
 
 
-def _shares(system: SwitchSystem, asic: Asic) -> tuple[BufferShares | None, BufferShares | None]:
-    """Return the parts to plan with (None: the ASIC's pools), and the parts that the switch must already have."""
-    default = system.default_shares
+def _least_headrooms(
+    policy: Policy, spec: SwitchSpec, headrooms: Mapping[SpeedAndCable, Headroom]
+) -> Mapping[SpeedAndCable, Headroom]:
+    """Return the least headroom of each line, for a system that sizes it itself by rules that are not published.
+
+    The profiles of the table are from other software, and more than the parts that the vendors publish can hold.
+    """
+    if spec.own_headroom:
+        return headrooms
+    mtu = policy.switch_ip_mtu_bytes
+    return {
+        line: replace(
+            headroom, reserved_bytes=0, xoff_bytes=thresholds.floor_bytes(line[0], spec.held_cable_m(line[1] or 0), mtu)
+        )
+        for line, headroom in headrooms.items()
+    }
+
+
+def _shares(
+    system: SwitchSystem, asic: Asic, configured: BufferShares | None
+) -> tuple[BufferShares | None, BufferShares | None]:
+    """Return the parts to plan with (None: the ASIC's pools), and the parts that the switch must already have.
+
+    ``configured``: those that the switch has, if it was read and does not have the default ones.
+    """
+    default = configured or system.default_shares
     if default is None:
         return system.buffer_shares, None
     if ASICS.get(asic.name) is asic:
@@ -168,10 +194,20 @@ def _attainable(spec: SwitchSpec, qos: PortQos, pfc_bytes: Fraction | None, subj
     """Return ``qos`` with the nearest thresholds that the system can hold."""
     if spec.system.attainable is None or spec.queue_buffer_bytes is None:
         return qos
-    attainable_qos = spec.system.attainable(qos, spec.queue_buffer_bytes)
-    for number, queue in enumerate(attainable_qos.queues):
-        if queue is not None and queue.ecn is not None and pfc_bytes is not None:
-            thresholds.check_ecn(queue.ecn, pfc_bytes, subject, f"in queue {number}, in percent of its buffer,")
+    try:
+        attainable_qos = spec.system.attainable(qos, spec.queue_buffer_bytes)
+        for number, queue in enumerate(attainable_qos.queues):
+            if queue is not None and queue.ecn is not None and pfc_bytes is not None:
+                thresholds.check_ecn(queue.ecn, pfc_bytes, subject, f"in queue {number}, in percent of its buffer,")
+    except FabricError as error:
+        if spec.system.default_shares is None:
+            raise
+        cause = error.cause if error.subject == subject else f"{error.subject}: {error.cause}"
+        remedy = (
+            "set a larger lossless partition of the buffer while no traffic has to pass, as the vendors' guides do "
+            "(the plan reads it), or correct roce_switch_queue_buffer_bytes"
+        )
+        raise FabricError(subject, cause, remedy) from error
     return attainable_qos
 
 

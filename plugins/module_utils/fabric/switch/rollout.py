@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
@@ -28,7 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
     running_texts,
     wanted_and_seen,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import links_of, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, links_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
@@ -61,19 +61,28 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     A switch's stage is done together with a later one where its system cannot hold that stage alone (NVUE keeps
     headroom and PFC in one profile), and where removing PFC alone would rewrite configuration that is not this
     project's.
+
+    In check mode, the other switches are planned where the configuration of one cannot be read; ``unread`` is then the
+    refusal. Otherwise it is raised: a stage is safe only if the state of all devices is known, because the next one
+    pauses what they must be able to hold.
     """
+    readings = wanted_and_seen(params, to_change=True)
+    _check_cycles(readings.policy, readings.specs)
+    if readings.unread and not check_mode:
+        raise _unread_error(readings.unread)
     running = running_texts(params["running"])
-    _check_cycles(params)
-    planned_switches, parsed = wanted_and_seen(params, to_change=True)
-    wanted = {name: switch for name, switch in planned_switches.items() if name in running}
-    now = Qos({name: _comparable(switch, wanted[name]) for name, switch in parsed.items()}, _nics(params["nics"]))
+    wanted = {name: switch for name, switch in readings.wanted.items() if name in readings.seen}
+    now = Qos(
+        {name: _comparable(switch, wanted[name]) for name, switch in readings.seen.items()}, _nics(params["nics"])
+    )
     goal = Qos(wanted, _nics(params["nics_wanted"]))
     whole_changes = _whole_changes(running, wanted)
     remaining = _remaining(running, now, goal, whole_changes)
     _check_progress(params.get("done"), remaining)
     result = {
         "changed": bool(remaining),
-        **_summary(remaining, bool(goal.nics)),
+        **_summary(remaining, bool(goal.nics), bool(readings.unread)),
+        "unread": str(_unread_error(readings.unread)) if readings.unread else "",
         "whole": whole_changes,
         "boot": _boot_configurations(wanted),
         "unfinished": _unfinished(params["backup_path"], wanted),
@@ -89,10 +98,20 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     return result
 
 
-def _check_cycles(params: Mapping[str, Any]) -> None:
+def _unread_error(unread: Mapping[str, FabricError]) -> FabricError:
+    """Return the refusal of a run in which the configurations of these switches cannot be read."""
+    reasons = "; ".join(str(error) for error in unread.values())
+    left_out = ":".join(f"!{name}" for name in unread)
+    return FabricError(
+        ", ".join(unread),
+        f"not changed, because the configuration cannot be read: {reasons}",
+        f"or change only the other switches: --limit 'all:{left_out}'",
+    )
+
+
+def _check_cycles(policy: Policy, specs: list[SwitchSpec]) -> None:
     """Refuse a lossless class on links whose pauses can wait for each other in a circle."""
-    specs = read_switches(params["switches"], params["hosts"], params["asics"])
-    lossless = read_policy(params["policy"]).lossless
+    lossless = policy.lossless
     cycle = buffer_cycle(Fabric(links_of(specs), [spec.name for spec in specs])) if lossless else []
     if cycle:
         raise FabricError(
@@ -146,7 +165,7 @@ def _check_progress(last_stage: str | None, remaining: list[StageChange]) -> Non
         )
 
 
-def _summary(remaining: list[StageChange], has_nics: bool) -> dict[str, Any]:
+def _summary(remaining: list[StageChange], has_nics: bool, has_unread: bool) -> dict[str, Any]:
     """Return the remaining stages in the module's terms."""
     first = ORDER.index(remaining[0].stage) if remaining else len(ORDER)
     return {
@@ -164,7 +183,7 @@ def _summary(remaining: list[StageChange], has_nics: bool) -> dict[str, Any]:
         "table": [
             f"{number}. {change.stage}: {', '.join(change.devices)}" for number, change in enumerate(remaining, 1)
         ]
-        or ["all have the policy"],
+        or [f"all {'that were read ' if has_unread else ''}have the policy"],
         "changes": remaining[0].texts if remaining else {},
     }
 
@@ -277,6 +296,8 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
 def _intermediate(running: str, now: Switch, state: Switch, stage: str) -> str:
     """Return the change to an intermediate state; "" where the switch skips it."""
     remediation = SYSTEMS[state.system].remediation
+    if any(queue and queue.unknown_ecn for qos in state.distinct_ports() for queue in qos.queues):
+        return ""  # thresholds that are not known in bytes cannot be kept
     try:
         if stage == migration.SWITCHES_LESS_PFC and remediation(running, now):
             return ""

@@ -10,7 +10,13 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import DSCPS, Override, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    DSCPS,
+    Ecn,
+    Override,
+    PortQos,
+    Switch,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import QUEUE, Rules
 
 OWN = "sailloft-"  # the prefix of the names of all rendered objects; objects with this prefix may be removed
@@ -25,6 +31,7 @@ DSCP_NAMES = {
     "va": 44,
     "default": 0,
 }
+_UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
 _RANGE = re.compile(
     r"(?P<kind>[A-Za-z][A-Za-z-]*)? ?(?P<slot>(?:\d+/)*)(?P<first>\d+)"
     r"(?: ?- ?(?:(?P=kind) ?)?(?:(?P=slot))?(?P<last>\d+))?(?P<sub>\.\d+)?"
@@ -316,6 +323,21 @@ def is_as_wanted(model: Parsed, port: str, qos: PortQos, not_held: Collection[st
         return equal_except(model.port_qos(port), qos, not_held)
     except FabricError:
         return False
+
+
+def ecn_in_bytes(
+    minimum: str, minimum_unit: str, maximum: str, maximum_unit: str, percent: str | None
+) -> tuple[Ecn | None, str | None]:
+    """Return the marking at these thresholds, or, where a unit has no known bytes, the thresholds in words.
+
+    Arista's segments and Cisco's packets have none: the size of a segment depends on the chip, and is not published.
+    Without ``percent``, all packets are marked at the upper threshold.
+    """
+    probability_percent = int(percent or 100)
+    units = [_UNIT_BYTES.get(unit) for unit in (minimum_unit, maximum_unit)]
+    if units[0] is None or units[1] is None:
+        return None, f"{minimum} {minimum_unit} to {maximum} {maximum_unit} at {probability_percent}%"
+    return Ecn(int(minimum) * units[0], int(maximum) * units[1], probability_percent), None
 
 
 def padded(values: dict[int, int], length: int) -> tuple[int | None, ...]:

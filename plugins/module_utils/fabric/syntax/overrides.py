@@ -96,7 +96,7 @@ JUNOS = Rules(
     (r"class-of-service interfaces \S+ congestion-notification-profile ", None),
     (r"class-of-service interfaces \S+ (unit \S+ )?(classifiers|forwarding-class) ", CLASS),
     (r"class-of-service interfaces \S+ (unit \S+ )?(input-|output-)?(shaping-rate|traffic-control-profile)", RATE),
-    (r"class-of-service shared-buffer ingress buffer-partition ", None),  # systems/junos.py, _check_partitions
+    (r"class-of-service shared-buffer (in|e)gress (buffer-partition \S+ percent (\d{1,2}|100)|percent 100)$", None),
     (r"class-of-service (shared|dedicated)-buffer", BUFFER),
     (r"class-of-service (forwarding-policy|(traffic-class|forwarding-class|policy)-map)", CLASS),
     (r"class-of-service routing-instances ", CLASS),

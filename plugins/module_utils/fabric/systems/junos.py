@@ -18,10 +18,11 @@ applied to ``unit *``.
 
 Thresholds are in percent of the bytes (B) that a queue can fill. Only the switch's planner knows this number:
 ``Switch.queue_buffer_bytes``. It is written as ``apply-macro sailloft queue-buffer-bytes B``, which has no effect on a
-switch, and is read from there. render accepts only thresholds that are whole percents of B, rounded up to a byte, with
-0 <= lower < upper <= 99, because Juniper says "do not configure the last fill level as 100 percent". So the values read
-back are exact. ``attainable`` makes such thresholds from others by rounding both down: marking starts earlier, never
-later, and ECN still acts before PFC. render refuses thresholds that are not attainable, and names attainable ones.
+switch, and is read from there where the inventory's number is not given. render accepts only thresholds that are whole
+percents of B, rounded up to a byte, with 1 <= lower < upper <= 99: from 0% on, an empty queue is marked, and Juniper
+says "do not configure the last fill level as 100 percent". So the values read back are exact. ``attainable`` makes such
+thresholds from others by rounding both down, or, where the lower one would be 0, by moving both, so that ECN still acts
+before PFC. render refuses thresholds that are not attainable, and names attainable ones.
 
 Headroom: Junos computes it from the cable's length (default 100 m) and the MRU, the largest packet in bytes, which is
 2500 by default (statement pages cable-length and mru of the profile's input). Both are written, the MRU as the port's
@@ -60,6 +61,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     rewrites_dscps,
     set_lines,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
+    HEADROOM,
+    LOSSLESS,
+    PARTS,
+    PERCENTS,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.junos_render import (
     MOST_MTU,
     attainable,
@@ -68,8 +75,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.junos_restoration import restoration
 
 # The default of [edit class-of-service shared-buffer ingress buffer-partition]; see the module.
-DEFAULT_SHARES = BufferShares(lossless_percent=9, headroom_percent=45)
-PARTITIONS = (*COS, "shared-buffer", "ingress", "buffer-partition")
+DEFAULT_SHARES = BufferShares(lossless_percent=PERCENTS[LOSSLESS], headroom_percent=PERCENTS[HEADROOM])
 
 
 def render(switch: Switch) -> str:
@@ -77,14 +83,15 @@ def render(switch: Switch) -> str:
     return "".join(f"set {' '.join(line)}\n" for line in wanted_lines(switch))
 
 
-def parse(text: str, name: str) -> Switch:
+def parse(text: str, name: str, queue_buffer_bytes: int | None = None) -> Switch:
     """Parse the switch ``name`` from ``show configuration | display set``, all of it or its class of service.
 
     ``ports`` are those of [edit class-of-service interfaces] and the physical ports of [edit interfaces]; wildcards
-    count for the ports that are named somewhere. A DSCP that a classifier does not name has no class here. Raises
-    FabricError where ``text`` is no such configuration.
+    count for the ports that are named somewhere. A DSCP that a classifier does not name has no class here.
+    ``queue_buffer_bytes`` replaces the number in the configuration. Raises FabricError where ``text`` is no such
+    configuration.
     """
-    return JunosReader(text, name).switch()
+    return JunosReader(text, name, queue_buffer_bytes).switch()
 
 
 def remediation(running: str, wanted: Switch) -> str:
@@ -116,12 +123,12 @@ def _check_partitions(reader: JunosReader, wanted: Switch) -> None:
     """
     if wanted.shares is None:
         return
-    for name, default, planned in (
-        ("lossless", DEFAULT_SHARES.lossless_percent, wanted.shares.lossless_percent),
-        ("lossless-headroom", DEFAULT_SHARES.headroom_percent, wanted.shares.headroom_percent or 0),
+    for part, planned in (
+        (LOSSLESS, wanted.shares.lossless_percent),
+        (HEADROOM, wanted.shares.headroom_percent or 0),
     ):
-        path = (*PARTITIONS, name, "percent")
-        seen = next((line[-1] for line in reader.lines if line[:-1] == path), str(default))
+        path = (*PARTS, *part, "percent")
+        seen = next((line[-1] for line in reader.lines if line[:-1] == path), str(PERCENTS[part]))
         if not seen.isdecimal() or int(seen) < planned:
             raise FabricError(
                 f"{reader.name}: {' '.join(path)}",
@@ -223,4 +230,5 @@ JUNOS = SwitchSystem(
     default_shares=DEFAULT_SHARES,
     saves_with_change=True,  # a commit survives a reboot
     attainable=attainable,
+    parse_sized=parse,
 )

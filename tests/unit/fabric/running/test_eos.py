@@ -158,11 +158,6 @@ def test_a_hash_without_ports_is_read_and_removed():
             "line 3 .* not a setting of EOS's queues",
         ),
         ("qos profile X\n   uc-tx-queue 3\n      bandwidth percent 101", "'101' is not a number from 1 to 100"),
-        (
-            "interface Ethernet1\n   uc-tx-queue 3\n      random-detect ecn minimum-threshold 2000 segments "
-            "maximum-threshold 10000 segments max-mark-probability 20 weight 0",
-            "line 3 .* the size of segments in bytes depends on the chip; write the thresholds in bytes",
-        ),
     ],
 )
 def test_invalid_text_is_refused_with_its_line(text, error):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Watchdog
@@ -142,8 +143,8 @@ def test_thresholds_are_read_in_their_units():
         3_000_000, 4_000_000, 5
     )
     for line in ("1 segments maximum-threshold 2 bytes", "1 bytes maximum-threshold 2 segments"):
-        ecn = f"random-detect ecn minimum-threshold {line}"
-        refuse(f"line 7 {ecn!r}", "segments", lines=[*WEIGHTED, f"   {ecn}"])
+        queue = routed(*WEIGHTED, f"   random-detect ecn minimum-threshold {line}").queues[3]
+        assert (queue.ecn, queue.unknown_ecn) == (None, Mentions("segments", "bytes"))
 
 
 def test_pfc_needs_the_port_and_the_switch():

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from junos_switch import BY_HAND
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Watchdog
@@ -95,18 +96,10 @@ def test_thresholds_are_not_read_if_the_profile_is_not_used():
         ("sm1 forwarding-class CNP", "sm1 forwarding-class CNQ", "forwarding class CNQ is not defined"),
         ("class CNP queue-num 3", "class CNP priority low", "class CNP: it has no queue-num"),
         ("queue-num 4", "queue-num four", "queue-num 'four'"),
-        ("fill-level [ 55 90 ]", "fill-level [ 90 55 ]", "dp1: fill levels"),
-        ("fill-level [ 55 90 ]", "fill-level 55", "dp1: fill levels"),
         ("fill-level [ 55 90 ]", "fill-level [ 55 90", "line 7: a list"),
         ("fill-level [ 55 90 ]", "fill-level [ 55 900 ]", "'900'"),
-        ("drop-probability [ 0 100 ]", "drop-probability [ 5 100 ]", "not a straight line"),
         ("code-points nc1", "code-points nc9", "'nc9'"),
         ("code-points nc1", "code-points", "classifiers dscp mydscp: code-points is empty"),
-        (
-            "set class-of-service apply-macro sailloft queue-buffer-bytes 20000000\n",
-            "",
-            "whose size in bytes is not known",
-        ),
         ("set system host-name leaf1", "system { host-name leaf1; }", "line 3: 'system"),
         ("forwarding-class CNP loss-priority low code-points nc1", "import mydscp", "imports itself"),
         ("011010 pfc", "011010 pfc mru 65536", "congestion-notification-profile cnp: mru '65536'"),
@@ -215,17 +208,7 @@ def test_a_scheduler_marks_packets_of_low_loss_priority(mapped, queue):
             f"{MAPPED}\nset class-of-service schedulers s1 transmit-rate percent 101",
             "schedulers s1: percent '101'",
         ),
-        (
-            "fill-level [ 55 90 ]",
-            "fill-level [ 55 55 ]",
-            "fill levels [55, 55] with drop probabilities [0, 100] are not",
-        ),
         ("fill-level [ 55 90 ]", "fill-level [ 55 101 ]", "drop-profiles dp1: fill-level '101'"),
-        (
-            "drop-profiles dp1 interpolate fill-level [ 55 90 ]",
-            "drop-profiles dp1 fill-level 55",
-            "drop-profiles dp1: it has steps and is not interpolated; interpolate between two fill levels",
-        ),
         (SHORT, f"{SHORT}{CNP} input cable-length 1048577\n", "profile cnp: cable-length '1048577'"),
         ("flow-control-queue 4", "flow-control-queue 12", "profile cnp: flow-control-queue '12'"),
         (SHORT, SHORT.replace("pfc", "pfc mru 65536"), "profile cnp: mru '65536'"),
@@ -235,6 +218,25 @@ def test_numbers_of_objects_have_limits(old, new, message):
     with pytest.raises(FabricError) as refused:
         read(old, new)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("fill-level [ 55 90 ]", "fill-level [ 90 55 ]"),
+        ("fill-level [ 55 90 ]", "fill-level [ 55 55 ]"),
+        ("fill-level [ 55 90 ]", "fill-level 55"),
+        ("drop-probability [ 0 100 ]", "drop-probability [ 5 100 ]"),
+        ("drop-profiles dp1 interpolate fill-level [ 55 90 ]", "drop-profiles dp1 fill-level 55"),
+        ("set class-of-service apply-macro sailloft queue-buffer-bytes 20000000\n", ""),
+    ],
+)
+def test_fill_levels_that_are_no_line_or_of_unknown_bytes_concern_only_their_queue(old, new):
+    port, known = read(old, new), junos.parse(BY_HAND, "leaf1").ports["et-0/0/0"]
+    queue = port.queues[4]
+    assert queue.ecn is None
+    assert queue.unknown_ecn == Mentions(55)
+    assert replace(port, queues=known.queues) == known
 
 
 @pytest.mark.parametrize("number", [0, 11])

@@ -89,7 +89,6 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
         ("hostname a\npriority-flow-control watch-dog interval", "line 2 .* not a setting of the watchdog"),
         ("hostname a\nip load-sharing address both", "line 2 .* not a load-sharing method of NX-OS"),
         (nxos.render(REFERENCE).replace("drop-probability 100 weight 0 ecn", ""), "does not say where marking begins"),
-        (nxos.render(REFERENCE).replace(" kbytes ", " packets "), "the size of packets in bytes is not known"),
         (
             nxos.render(REFERENCE).replace("percent 50\n    random", "perc\n    random"),
             "not a setting of NX-OS's queues",

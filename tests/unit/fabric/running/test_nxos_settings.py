@@ -205,14 +205,6 @@ def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
             "it does not say where marking begins and ends, and with what probability; add the thresholds and the "
             "probability",
         ),
-        (
-            "random-detect minimum-threshold 1 packets maximum-threshold 2 bytes drop-probability 3 ecn",
-            "the size of packets in bytes is not known; write the thresholds in bytes",
-        ),
-        (
-            "random-detect minimum-threshold 1 bytes maximum-threshold 2 usec drop-probability 3",
-            "the size of usec in bytes is not known; write the thresholds in bytes",
-        ),
     ],
 )
 def test_a_setting_of_a_queue_beyond_its_limits_is_refused(line, fact):

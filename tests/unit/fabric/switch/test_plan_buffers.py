@@ -77,7 +77,7 @@ def request(asic, config, ports, policy=None):
 
 
 def plan_of(*args, **kwargs):
-    return configs.wanted_and_seen(request(*args, **kwargs), to_change=True)[0]["leaf1"]
+    return configs.wanted_and_seen(request(*args, **kwargs), to_change=True).wanted["leaf1"]
 
 
 @pytest.mark.parametrize("name", IMAGES)

@@ -177,6 +177,7 @@ def test_a_switch_as_wanted_has_no_stage_and_no_boot_configuration():
         "whole": {},
         "boot": {},
         "unfinished": {"path": "", "switches": []},
+        "unread": "",
         "diff": [],
     }
 

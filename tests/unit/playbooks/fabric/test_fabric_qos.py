@@ -140,6 +140,26 @@ def test_an_unreadable_configuration_ends_the_run_before_any_change(fabric):
     assert not (fabric.path / "backups").exists()
 
 
+def test_check_mode_shows_the_other_switches_and_a_limited_run_changes_them(fabric):
+    """A run with the unreadable switch is refused; without it, the others are changed, saved and proved."""
+    (fabric.leaf1 / "garbage").write_text("Traceback (most recent call last):")
+    status, output = fabric.play("--check", "--diff", policy=LOSSLESS)
+    assert status != 0
+    assert changed(output) == {"leaf1": 0, "leaf2": 1, "localhost": 0}, output
+    assert "1. switches have their classes, queues and headroom: leaf2" in output
+    told = " ".join(output.split())
+    assert re.search(r"leaf1: .*not JSON.*--limit 'all:!leaf1'", told), output
+    status, output = fabric.play("--limit", "all:!leaf1", policy=LOSSLESS)
+    assert status == 0, output
+    assert fabric.nvue.startup == fabric.nvue.applied
+    assert set(fabric.sonic_log()) == {"read"}
+    proof = json.loads((fabric.path / "proofs/fabric.json").read_text())
+    assert proof["holds"] is True
+    assert any(claim["holds"] is None and "leaf1" in claim["claim"] for claim in proof["claims"])
+    status, output = fabric.play("--limit", "all:!leaf1", policy=LOSSLESS)
+    assert (status, set(changed(output).values())) == (0, {0}), output
+
+
 def test_an_api_that_refuses_the_login_is_named(fabric):
     status, output = fabric.play("-e", "roce_switch_api_user=nobody", policy=LOSSLESS)
     assert status != 0

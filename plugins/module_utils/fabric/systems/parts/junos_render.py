@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -16,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Switch,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.thresholds import MARKED_PERCENT
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos import (
     DETECTION,
     ETHERNET_BYTES,
@@ -34,12 +36,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
 )
 
 MOST_MTU = 9216
+# Of a queue, where marking begins and ends: at 0% an empty queue is marked, and Juniper says not to use 100%.
+LEAST_PERCENT, MOST_PERCENT = 1, 99
 
 
 def attainable(qos: PortQos, queue_buffer_bytes: int) -> PortQos:
-    """Return ``qos`` with thresholds that are whole percents of ``queue_buffer_bytes``, none above its earlier value.
+    """Return ``qos`` with thresholds that are whole percents of ``queue_buffer_bytes``, rounded down, but above 0.
 
-    Raises FabricError where an upper threshold is below 1%.
+    A queue at which MARKED_PERCENT of packets are marked is not longer than before. Raises FabricError where there are
+    no such thresholds.
     """
     return replace(
         qos,
@@ -51,13 +56,19 @@ def attainable(qos: PortQos, queue_buffer_bytes: int) -> PortQos:
 
 
 def _attainable(ecn: Ecn, buffer: int) -> Ecn:
-    high = min(ecn.maximum_bytes * 100 // buffer, 99)
-    low = min(ecn.minimum_bytes * 100 // buffer, high - 1)
-    if high < 1:
+    low, high = ecn.minimum_bytes * 100 // buffer, min(ecn.maximum_bytes * 100 // buffer, MOST_PERCENT)
+    if low < LEAST_PERCENT:
+        # Marking begins later, so it ends earlier: MARKED_PERCENT are marked at the same queue as with ``ecn``.
+        share = min(Fraction(MARKED_PERCENT, ecn.probability_percent), Fraction(1))
+        marked_bytes = ecn.minimum_bytes + share * (ecn.maximum_bytes - ecn.minimum_bytes)
+        low = LEAST_PERCENT
+        high = min(high, int(low + (marked_bytes * 100 / buffer - low) / share))
+    low = min(low, high - 1)
+    if low < LEAST_PERCENT:
         raise FabricError(
-            f"a threshold of {ecn.maximum_bytes} bytes",
-            f"below 1% of a queue's {buffer} bytes, the smallest that Junos can distinguish from 0",
-            f"give {bytes_of(1, buffer)} or more as maximum_bytes",
+            f"thresholds of {ecn.minimum_bytes} and {ecn.maximum_bytes} bytes",
+            f"Junos has whole percents of a queue's {buffer} bytes, and from 0% on, an empty queue is marked",
+            f"give {bytes_of(LEAST_PERCENT, buffer)} and {bytes_of(LEAST_PERCENT + 1, buffer)} or more",
         )
     return Ecn(bytes_of(low, buffer), bytes_of(high, buffer), ecn.probability_percent)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from switches import LOSSY, NO_QOS, at
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Switch, Watchdog
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.thresholds import marked_percent
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
 
 PORT = "et-0/0/1"
@@ -141,7 +143,7 @@ def thresholds(buffer: int | None, minimum: int, maximum: int) -> Switch:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "maximum", "levels"), [(0, 10, (0, 1)), (10, 20, (1, 2)), (500, 990, (50, 99)), (980, 990, (98, 99))]
+    ("minimum", "maximum", "levels"), [(10, 20, (1, 2)), (500, 990, (50, 99)), (980, 990, (98, 99))]
 )
 def test_thresholds_are_percentages_of_the_queues_buffer(minimum, maximum, levels):
     profile_lines = [line for line in lines(thresholds(1000, minimum, maximum)) if line.startswith("drop-profiles ")]
@@ -165,8 +167,8 @@ SAME_QUEUE = "whose pause stops another queue; give each class a queue and a pri
         *((thresholds(buffer, 10, 20), NOT_KNOWN) for buffer in (None, 0, -1)),
         (
             thresholds(1000, 9, 9),
-            "a threshold of 9 bytes: below 1% of a queue's 1000 bytes, the smallest that Junos can distinguish from 0; "
-            "give 10 or more as maximum_bytes",
+            "thresholds of 9 and 9 bytes: Junos has whole percents of a queue's 1000 bytes, and from 0% on, an empty "
+            "queue is marked; give 10 and 20 or more",
         ),
         (
             thresholds(1000, 15, 29),
@@ -240,9 +242,9 @@ def ecn_at(minimum: int, maximum: int, buffer: int = 1000) -> Ecn | None:
     ("wanted_ecn", "got"),
     [
         ((10, 20), (10, 20)),
-        ((1, 29), (0, 20)),
+        ((1, 29), (10, 20)),
         ((199, 299), (190, 290)),
-        ((10, 10), (0, 10)),
+        ((20, 20), (10, 20)),
         ((15, 999), (10, 990)),
         ((15, 1500), (10, 990)),
         ((990, 990), (980, 990)),
@@ -250,6 +252,25 @@ def ecn_at(minimum: int, maximum: int, buffer: int = 1000) -> Ecn | None:
 )
 def test_thresholds_are_lowered_to_whole_percentages_below_100(wanted_ecn, got):
     assert ecn_at(*wanted_ecn) == Ecn(*got, 20)
+
+
+def test_marking_that_cannot_begin_below_one_percent_ends_earlier():
+    """At the queue at which 20% were to be marked, at least 20% are."""
+    for minimum, maximum in ((5, 100), (5, 200), (9, 990), (0, 60)):
+        ecn = Ecn(minimum, maximum, 100)
+        attained = junos.attainable(replace(QOS, queues=(Queue(False, 5, ecn), *(None,) * 7)), 1000).queues[0]
+        assert attained is not None
+        assert attained.ecn is not None
+        assert attained.ecn.minimum_bytes == 10
+        queue_bytes = Fraction(minimum * 4 + maximum, 5)
+        assert marked_percent(ecn, queue_bytes) == 20
+        assert marked_percent(attained.ecn, queue_bytes) >= 20
+
+
+@pytest.mark.parametrize(("minimum", "maximum"), [(0, 10), (10, 10), (9, 9), (0, 50)])
+def test_marking_of_an_empty_queue_is_refused(minimum, maximum):
+    with pytest.raises(FabricError):
+        junos.attainable(replace(QOS, queues=(Queue(False, 5, Ecn(minimum, maximum, 100)), *(None,) * 7)), 1000)
 
 
 def test_a_queue_without_marking_is_kept():

@@ -1,0 +1,356 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A switch that is set up as its vendor's guide says: what is read, what changes, and that a second run has no change.
+
+The configurations are written for these tests, after the syntax of the guides: AMD's for Arista and Cisco, Juniper's
+configlet for DCQCN, SONiC's default, and NVIDIA's ``nv set qos roce``.
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import jsonpatch
+import pytest
+from eos_switch import Box
+from junos_switch import commit
+from messages import Mentions
+from nvue_server import merge
+from nxos_switch import apply
+from refusals import refuses
+from sonic_configs import default_config
+from switches import OWN_ASICS
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+
+EOS = """\
+! Command: show running-config
+! device: leaf1 (DCS-7388-16CD, EOS-4.33.0F)
+hostname leaf1
+qos map traffic-class 3 to dscp 26
+qos map traffic-class 7 to dscp 48
+qos profile RDMA
+   qos trust dscp
+   priority-flow-control on
+   priority-flow-control priority 3 no-drop
+   !
+   uc-tx-queue 3
+      random-detect ecn minimum-threshold 1500 segments maximum-threshold 9000 segments max-mark-probability 25 weight 0
+      random-detect ecn count
+interface Ethernet1/1
+   load-interval 5
+   mtu 9214
+   speed 400g-8
+   no switchport
+   service-profile RDMA
+end
+"""
+NXOS = """\
+hostname leaf1
+class-map type qos match-all RDMA
+  match dscp 26
+class-map type qos match-all CNPS
+  match dscp 48
+policy-map type qos IN
+  class RDMA
+    set qos-group 3
+  class CNPS
+    set qos-group 7
+  class class-default
+    set qos-group 0
+policy-map type queuing OUT
+  class type queuing c-out-8q-q7
+    priority level 1
+  class type queuing c-out-8q-q3
+    bandwidth remaining percent 60
+    random-detect minimum-threshold 300 packets maximum-threshold 1200 packets drop-probability 9 weight 0 ecn
+  class type queuing c-out-8q-q-default
+    bandwidth remaining percent 40
+policy-map type network-qos NQ
+  class type network-qos c-8q-nq3
+    mtu 9216
+    pause pfc-cos 3
+  class type network-qos c-8q-nq-default
+    mtu 9216
+system qos
+  service-policy type network-qos NQ
+  service-policy type queuing output OUT
+interface Ethernet1/1
+  mtu 9216
+  service-policy type qos input IN
+  priority-flow-control mode on
+"""
+JUNOS = """\
+set system host-name leaf1
+set class-of-service classifiers dscp rdma-in forwarding-class CNPS loss-priority low code-points 110000
+set class-of-service classifiers dscp rdma-in forwarding-class RDMA loss-priority low code-points 011010
+set class-of-service drop-profiles rdma interpolate fill-level 50
+set class-of-service drop-profiles rdma interpolate fill-level 85
+set class-of-service drop-profiles rdma interpolate drop-probability 0
+set class-of-service drop-profiles rdma interpolate drop-probability 100
+set class-of-service shared-buffer ingress buffer-partition lossless percent 66
+set class-of-service shared-buffer ingress buffer-partition lossless-headroom percent 24
+set class-of-service shared-buffer ingress buffer-partition lossy percent 10
+set class-of-service shared-buffer egress buffer-partition lossless percent 66
+set class-of-service shared-buffer egress buffer-partition lossy percent 34
+set class-of-service forwarding-classes class CNPS queue-num 3
+set class-of-service forwarding-classes class RDMA queue-num 4
+set class-of-service forwarding-classes class RDMA no-loss
+set class-of-service forwarding-classes class RDMA pfc-priority 3
+set class-of-service congestion-notification-profile rdma input dscp code-point 011010 pfc
+set class-of-service congestion-notification-profile rdma output ieee-802.1 code-point 011 flow-control-queue 4
+set class-of-service interfaces et-* congestion-notification-profile rdma
+set class-of-service interfaces et-* scheduler-map rdma
+set class-of-service interfaces et-* unit * classifiers dscp rdma-in
+set class-of-service scheduler-maps rdma forwarding-class CNPS scheduler cnps
+set class-of-service scheduler-maps rdma forwarding-class RDMA scheduler rdma
+set class-of-service schedulers rdma drop-profile-map loss-priority any protocol any drop-profile rdma
+set class-of-service schedulers rdma explicit-congestion-notification
+set class-of-service schedulers cnps priority strict-high
+set interfaces et-0/0/0 mtu 9216
+"""
+CUMULUS = json.dumps(
+    {"qos": {"roce": {"enable": "on", "mode": "lossless"}}, "interface": {"swp1": {"link": {"mtu": 9216}}}}
+)
+GUIDES = {
+    "eos": ("tomahawk4", "Ethernet1/1", EOS),
+    "nxos": ("nexus", "Ethernet1/1", NXOS),
+    "junos": ("tomahawk5", "et-0/0/0", JUNOS),
+    "cumulus": ("spectrum4", "swp1", CUMULUS),
+    "sonic": ("as_imaged", "Ethernet0", json.dumps(default_config())),
+}
+UNKNOWN = {
+    "eos": Mentions("1500 segments", "9000 segments", "25%"),
+    "nxos": Mentions("300 packets", "1200 packets", "9%"),
+}
+
+
+def request(system: str, text: str, **others: Any) -> dict[str, Any]:
+    asic, port, _text = GUIDES[system]
+    settings = {"system": system, "asic": asic, "ports": {port: {"speed_gbit_s": 400, "cable_m": 5}}}
+    given = {"policy": {}, "hosts": None, "asics": OWN_ASICS, "running": {"leaf1": text}, "nics": {}, **others}
+    return {
+        **dict.fromkeys(("nics_wanted", "backup_path", "running_before")),
+        "switches": {"leaf1": {**settings, "queue_buffer_bytes": 10_000_000}},
+        **given,
+        "name": "fabric",
+        "applications": {},
+    }
+
+
+def sent(system: str, running: str, change: str) -> str:
+    """Return the configuration after a change, by the tests' model of the switch."""
+    if system == "eos":
+        box = Box(running)
+        box.apply(change.splitlines())
+        return box.text()
+    if system == "nxos":
+        return apply(running, change)
+    if system == "junos":
+        return commit(running, change)
+    config = json.loads(running)
+    if system == "sonic":
+        for patch in change.split("\n\n"):
+            config = jsonpatch.apply_patch(config, json.loads(patch))
+    else:
+        for part in json.loads(change):
+            for verb, tree in part.items():
+                assert verb in ("set", "unset")
+                merge(config, tree)
+    return json.dumps(config)
+
+
+@pytest.mark.parametrize("system", sorted(GUIDES))
+def test_a_guides_configuration_is_read_changed_and_then_needs_no_change(system):
+    text = GUIDES[system][2]
+    stages: list[str] = []
+    while True:
+        result = rollout.planned(request(system, text), False, False)
+        if not result["stages"]:
+            break
+        stages.append(result["stages"][0]["name"])
+        assert len(stages) == len(set(stages)), stages
+        text = sent(system, text, result["changes"]["leaf1"])
+    assert stages
+    assert result["whole"] == {}
+    compared = configs.compared(request(system, text))
+    assert compared["differences"] == {"leaf1": []}
+
+
+@pytest.mark.parametrize("system", sorted(UNKNOWN))
+def test_thresholds_without_known_bytes_are_named_by_path_proof_and_comparison(system):
+    text = GUIDES[system][2]
+    queue = configs.parsed(request(system, text))["parsed"]["leaf1"]["ports"]["Ethernet1/1"]["queues"]["3"]
+    assert (queue["ecn"], queue["unknown_ecn"]) == (None, UNKNOWN[system])
+    differences = configs.compared(request(system, text))["differences"]["leaf1"]
+    assert any((found["what"], found["seen"]) == ("queue 3", UNKNOWN[system]) for found in differences)
+    links = {"leaf1": {**request(system, text)["switches"]["leaf1"]}}
+    links["leaf1"]["ports"] = {
+        port: {**settings, "peer": {"host": "gpu1", "port": "mlx5_0"}}
+        for port, settings in links["leaf1"]["ports"].items()
+    }
+    asked = request(system, text, switches=links)
+    proof, _first = prove(asked)
+    path = report.checked({**asked, "paths": [], "rdma_class": None, "thresholds": True})
+    fault = Mentions("queue", 3, "ECN")
+    assert any((claim.claim, claim.seen) == (fault, UNKNOWN[system]) for claim in proof.claims if claim.holds is False)
+    assert any((found["what"], found["seen"]) == (fault, UNKNOWN[system]) for found in path["faults"])
+
+
+def test_thresholds_in_percent_are_of_the_inventorys_queue():
+    port = configs.wanted_and_seen(request("junos", JUNOS), to_change=True).seen["leaf1"].ports["et-0/0/0"]
+    ecn = port.queues[4].ecn
+    assert (ecn.minimum_bytes, ecn.maximum_bytes, port.queues[4].unknown_ecn) == (5_000_000, 8_500_000, None)
+    alone = SYSTEMS["junos"].parse(JUNOS, "leaf1").ports["et-0/0/0"].queues[4]
+    assert (alone.ecn, alone.unknown_ecn) == (None, Mentions(50, 85))
+
+
+def test_a_threshold_of_an_unknown_size_changes_only_with_the_whole_policy():
+    """A first stage that only removes PFC would have to write the thresholds, which are not known in bytes."""
+    storage = EOS.replace("priority 3 no-drop", "priority 3 no-drop\n   priority-flow-control priority 4 no-drop")
+    result = rollout.planned(request("eos", storage), False, False)
+    assert result["stages"][0]["switches"] == ["leaf1"]
+    assert "random-detect ecn minimum-threshold" in result["changes"]["leaf1"]
+    assert "segments" not in result["changes"]["leaf1"]
+
+
+def parts(ingress: tuple[int, int], egress: int) -> str:
+    """Return the lines of a buffer with these percents: lossless and headroom at ingress, lossless at egress."""
+    percents = {
+        "ingress": {"lossless": ingress[0], "lossless-headroom": ingress[1], "lossy": 100 - sum(ingress)},
+        "egress": {"lossless": egress, "lossy": 100 - egress},
+    }
+    return "".join(
+        f"set class-of-service shared-buffer {side} buffer-partition {name} percent {percent}\n"
+        for side, sizes in percents.items()
+        for name, percent in sizes.items()
+    )
+
+
+def large(text: str, queue_buffer_bytes: int = 10_000_000) -> Any:
+    """Return the plan of a switch with 64 ports of 800 Gbit/s, which has the configuration ``text``."""
+    asked = request("junos", f"set system host-name leaf1\n{text}")
+    ports = {f"et-0/0/{number}": {"speed_gbit_s": 800, "cable_m": 3} for number in range(64)}
+    asked["switches"]["leaf1"] = {"system": "junos", "asic": "tomahawk5", "ports": ports}
+    asked["switches"]["leaf1"]["queue_buffer_bytes"] = queue_buffer_bytes
+    return configs.wanted_and_seen(asked, to_change=True).wanted["leaf1"]
+
+
+@pytest.mark.parametrize(
+    ("ingress", "egress", "lossless"), [((66, 24), 66, 66), ((80, 10), 80, 80), ((80, 10), 50, 50)]
+)
+@pytest.mark.parametrize("queue_buffer_bytes", [5_000_000, 10_000_000, 20_000_000])
+def test_published_partitions_are_planned_and_never_mark_an_empty_queue(ingress, egress, lossless, queue_buffer_bytes):
+    planned = large(parts(ingress, egress), queue_buffer_bytes)
+    ecn = planned.ports["et-0/0/0"].queues[3].ecn
+    pool = Fraction(ASICS["tomahawk5"].buffer_bytes * lossless, 100)
+    pauses_at = thresholds.pfc_queue_bytes(pool, 64, 3, 0)
+    assert ecn.minimum_bytes >= queue_buffer_bytes // 100
+    assert thresholds.marked_percent(ecn, pauses_at) >= 20
+    text = SYSTEMS["junos"].render(planned)
+    assert "fill-level 0" not in text
+    running = f"set system host-name leaf1\n{parts(ingress, egress)}"
+    assert "shared-buffer" not in SYSTEMS["junos"].remediation(running, planned)
+
+
+def test_default_partitions_of_a_large_switch_are_refused_because_an_empty_queue_would_be_marked():
+    with refuses("switch leaf1: port et-0/0/0", "partition", "roce_switch_queue_buffer_bytes"):
+        large("")
+
+
+def test_partitions_without_lossless_buffer_are_refused():
+    with refuses("leaf1: class-of-service shared-buffer", "lossless"):
+        large(parts((0, 10), 66))
+
+
+def test_headroom_of_partitions_is_checked_by_the_least_or_the_users_number():
+    asked = request("junos", f"set system host-name leaf1\n{parts((90, 1), 90)}")
+    with refuses("switch leaf1", "1%"):
+        asked["switches"]["leaf1"]["headroom"] = [{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 900_000}]
+        asked["switches"]["leaf1"]["ports"] = {
+            f"et-0/0/{number}": {"speed_gbit_s": 400, "cable_m": 5} for number in range(2)
+        }
+        configs.wanted_and_seen(asked, to_change=True)
+    del asked["switches"]["leaf1"]["headroom"]
+    assert configs.wanted_and_seen(asked, to_change=True).wanted["leaf1"].shares == BufferShares(90, 1)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ingress buffer-partition lossless dynamic-threshold 10",
+        "ingress buffer-partition lossless percent 660",
+        "ingress percent 50",
+        "egress percent 20",
+    ],
+)
+def test_other_settings_of_the_buffer_are_named(statement):
+    text = f"{JUNOS}set class-of-service shared-buffer {statement}\n"
+    differences = configs.compared(request("junos", text))["differences"]["leaf1"]
+    assert any(statement in found["seen"] for found in differences)
+    guide = configs.compared(request("junos", JUNOS))["differences"]["leaf1"]
+    assert not any("shared-buffer" in found["seen"] for found in guide)
+
+
+def both(leaf2: str) -> dict[str, Any]:
+    """Return the request of two switches, of which leaf1 is set up as by the guide for EOS."""
+    asked = request("eos", EOS)
+    asked["switches"]["leaf2"] = asked["switches"]["leaf1"]
+    asked["running"]["leaf2"] = leaf2
+    return asked
+
+
+def test_check_mode_plans_the_switches_that_can_be_read_and_a_run_is_refused_for_the_others(tmp_path):
+    shown = rollout.planned(both("% connection lost"), True, True)
+    alone = rollout.planned(request("eos", EOS), True, True)
+    assert [stage["switches"] for stage in shown["stages"]] == [["leaf1"]]
+    assert (shown["whole"], alone["unread"]) == (alone["whole"], "")
+    assert shown["unread"] == Mentions("leaf2", "connection lost", "--limit", "all:!leaf2")
+    with refuses("leaf2", "connection lost", "--limit", "all:!leaf2"):
+        rollout.planned({**both("% connection lost"), "backup_path": str(tmp_path / "backups")}, False, False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_any_readable_switch_nothing_is_planned():
+    nothing = rollout.planned({**both("nothing"), "running": {"leaf1": "nothing", "leaf2": ""}}, True, False)
+    assert (nothing["stages"], nothing["changes"], nothing["whole"]) == ([], {}, {})
+    assert nothing["unread"] == Mentions("leaf1", "leaf2")
+
+
+def test_a_comparison_names_a_switch_that_cannot_be_read_beside_the_others():
+    compared = configs.compared(both("nothing"))
+    ((found,), others) = compared["differences"]["leaf2"], compared["differences"]["leaf1"]
+    assert (found["ports"], found["message"], compared["as_wanted"]) == ([], Mentions("leaf2"), False)
+    assert others == configs.compared(request("eos", EOS))["differences"]["leaf1"]
+    assert "leaf2" not in compared["not_held"]
+
+
+def test_configurations_are_parsed_only_if_all_can_be_read():
+    with refuses("leaf2: configuration"):
+        configs.parsed(both("nothing"))
+
+
+@pytest.mark.parametrize("system", sorted(GUIDES))
+@pytest.mark.parametrize("settings", ["system", "all"])
+def test_a_switch_that_was_taken_over_is_returned_to_its_guides_configuration(system, settings):
+    backup = text = GUIDES[system][2]
+    while True:
+        asked = request(system, text)
+        result = rollout.planned(asked, False, False)
+        if not result["stages"]:
+            break
+        text = sent(system, text, result["changes"]["leaf1"])
+    given = asked["switches"] if settings == "all" else {"leaf1": {"system": system}}
+    back = {"restore_path": None, "backup_path": None, "switches": given, "backup": {"leaf1": backup}}
+    returned = sent(system, text, rollout.restored({**back, "running": {"leaf1": text}}, False)["changes"]["leaf1"])
+    last = rollout.restored({**back, "running": {"leaf1": returned}}, False)
+    assert (last["changes"], last["as_before"]) == ({}, {"leaf1": True})
+    assert configs.compared(request(system, returned)) == configs.compared(request(system, backup))
