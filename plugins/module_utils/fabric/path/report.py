@@ -144,7 +144,7 @@ def _undoing(
                 end = End(spec.name, port)
                 faults[end] = (*faults.get(end, ()), fault(*texts))
         text = running.get(spec.name)
-        if seen is None or text is None or spec.system.has_only_qos or text == spec.system.render(planned[spec.name]):
+        if seen is None or text is None or text == spec.system.render(planned[spec.name]):
             continue
         if not differences(planned[spec.name], seen, spec.system.not_held):
             for change in left_to_change(planned, running_texts({spec.name: text}), spec.name):

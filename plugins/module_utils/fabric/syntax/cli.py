@@ -285,8 +285,9 @@ class Parsed(Protocol):
 
 def switch_of(model: Parsed, name: str, system: str) -> Switch:
     """Return the switch of a parsed configuration; ports that are alike share one object. Raises FabricError."""
-    seen: dict[PortQos, PortQos] = {}
     ports = {port: model.port_qos(port) for port in model.ports}
+    distinct: dict[PortQos, PortQos] = {}
+    shared = {id(qos): distinct.setdefault(qos, qos) for qos in {id(qos): qos for qos in ports.values()}.values()}
     model.record_overrides()
     lags: dict[str, tuple[str, ...]] = {}
     for port, settings in model.ports.items():
@@ -298,7 +299,7 @@ def switch_of(model: Parsed, name: str, system: str) -> Switch:
     return Switch(
         name,
         system,
-        {port: seen.setdefault(qos, qos) for port, qos in ports.items()},
+        {port: shared[id(qos)] for port, qos in ports.items()},
         model.ecmp_fields,
         overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in model.overrides.items()),
         speeds_gbit_s={
