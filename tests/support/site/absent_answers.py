@@ -67,7 +67,7 @@ def domains(given: Parameters) -> list[dict[str, Any]]:
 
 def command(given: Parameters) -> dict[str, Any]:
     """Return the output of the programs that playbooks run in check mode as well."""
-    output = {"sonic-cfggen": lambda: json.dumps(default_config(PORTS))}.get((given["argv"] or [""])[0], str)()
+    output = json.dumps(default_config(PORTS)) if "sonic-cfggen" in " ".join(given["argv"] or []) else ""
     return {"changed": False, "rc": 0, "stdout": output, "stdout_lines": output.splitlines(), "stderr": ""}
 
 

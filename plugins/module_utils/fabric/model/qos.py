@@ -68,7 +68,8 @@ class Buffers:
     other ingress pools. ``egress_bytes``: the largest egress pool. ``headroom``: the profiles that its vendor's
     software made, by speed in Gbit/s and longest cable in metres. ``ports_xoff_bytes``: the xoff of one priority of all
     ports, each by the profile of its speed and configured cable. ``refusal``: why these buffers hold no lossless
-    class; None where they do.
+    class; None where they do. ``computes_headroom``: the switch computes headroom itself, from speed, cable and MTU,
+    and ``headroom`` are its results.
     """
 
     lossless_bytes: int | None = None
@@ -78,6 +79,7 @@ class Buffers:
     headroom: Mapping[tuple[int, int], Headroom] = field(default_factory=dict)
     ports_xoff_bytes: int = 0
     refusal: FabricError | None = None
+    computes_headroom: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_c
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, missing, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import (
     LOSSLESS,
-    ROCE_HEADER_BYTES,
     Policy,
     RdmaClass,
 )
@@ -153,10 +152,10 @@ def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     else:
         yield from _nic_port(seen, rdma, policy)
     carries = f"the MTU carries RoCE packets of {policy.path_mtu_bytes} bytes"
-    if nic.ip_mtu_bytes is None or nic.ip_mtu_bytes < policy.path_mtu_bytes + ROCE_HEADER_BYTES:
+    if nic.ip_mtu_bytes is None or nic.ip_mtu_bytes < policy.roce_packet_bytes:
         yield fault(
             carries,
-            policy.path_mtu_bytes + ROCE_HEADER_BYTES,
+            policy.roce_packet_bytes,
             nic.ip_mtu_bytes,
             "connections fall back to a smaller path MTU, or fail if their ends differ",
         )

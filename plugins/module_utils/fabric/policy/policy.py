@@ -102,6 +102,11 @@ class Policy:
     ecmp_fields: tuple[str, ...]
 
     @property
+    def roce_packet_bytes(self) -> int:
+        """Return the bytes of the largest IP packet of RoCE."""
+        return self.path_mtu_bytes + ROCE_HEADER_BYTES
+
+    @property
     def lossless(self) -> tuple[RdmaClass, ...]:
         """Return the classes that need PFC and headroom."""
         return tuple(rdma_class for rdma_class in self.classes if rdma_class.mode == LOSSLESS)

@@ -40,8 +40,12 @@ The reference is Cumulus Linux's `nv set qos roce` (its user guide, "RDMA over C
 REFERENCE_MINIMUM_BYTES, ends at REFERENCE_RATIO times that, and all packets above are marked. Cumulus Linux has one
 number for all speeds. Here it is the number for REFERENCE_GBIT_S, and other speeds are in proportion, because the queue
 that keeps a link busy is a share of bandwidth times round-trip time (Alizadeh et al., "Data Center TCP", SIGCOMM 2010,
-section 3.4). Where the reference marks too late, both thresholds are lowered. Marking begins at one packet at the
-earliest; if that is reached, it ends earlier instead.
+section 3.4). Where the reference marks too late, marking begins at q / 2 at the latest, and ends where q gets
+MARKED_PERCENT: the lower threshold keeps links busy, the upper one only sets the slope. Marking begins at one RoCE
+packet at the earliest.
+
+A queue of less than bandwidth times round-trip time / 7 cannot keep a link busy (same section, inequality 13, for TCP;
+the share for DCQCN is not published). ``busy_link_bytes`` is that for ROUND_TRIP_S; thresholds below it are named.
 """
 
 from __future__ import annotations
@@ -61,6 +65,8 @@ REFERENCE_RATIO = 10
 REFERENCE_PROBABILITY_PERCENT = 100
 MARKED_PERCENT = 20
 ECN_STEP_BYTES = 1_000  # so that systems that count in kilobytes hold the same number
+ROUND_TRIP_S = Fraction(8, 10**6)  # an assumption: three switches and short cables, without queues
+BUSY_LINK_DIVISOR = 7
 
 FRAME_OVERHEAD_BYTES = 14 + 4 + 4  # Ethernet's header, a VLAN tag, the checksum: IEEE 802.3 and 802.1Q
 PROFILE_IP_MTU_BYTES = 9100  # SONiC's default MTU of a port
@@ -198,7 +204,7 @@ def headroom_of(
         mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
         xoff = _interpolated(asic, speed_gbit_s, cables, cable_m, mtu)
         whose = f"the headroom of {asic.title}'s profile"
-    _check_xoff(xoff, whose, speed_gbit_s, cable_m if own_cable is None else own_cable, mtu, subject)
+    check_xoff(xoff, whose, speed_gbit_s, cable_m if own_cable is None else own_cable, mtu, subject)
     return replace(row, xoff_bytes=xoff)
 
 
@@ -214,7 +220,8 @@ def _interpolated(asic: Asic, speed_gbit_s: int, cables: list[int], cable_m: int
     return row + int(-(-added_bytes // asic.cell_bytes) * asic.cell_bytes)
 
 
-def _check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int, subject: str) -> None:
+def check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int, subject: str) -> None:
+    """Raise FabricError for ``subject`` where this headroom loses packets, or must be in a wrong unit."""
     minimum = floor_bytes(speed_gbit_s, cable_m, ip_mtu_bytes)
     headroom = f"{whose} of {xoff} bytes for {speed_gbit_s} Gbit/s, {cable_m} m and IP packets of {ip_mtu_bytes} bytes"
     parts = (
@@ -312,32 +319,36 @@ def marked_percent(ecn: Ecn, queue_bytes: Fraction) -> Fraction:
     return slope * (queue_bytes - ecn.minimum_bytes)
 
 
-def reference_ecn(speed_gbit_s: int, ip_mtu_bytes: int) -> Ecn:
+def reference_ecn(speed_gbit_s: int, packet_bytes: int) -> Ecn:
     """Return the reference profile's marking for this speed; it begins at one packet at the earliest."""
     minimum = max(
-        _floor_to_step(Fraction(REFERENCE_MINIMUM_BYTES * speed_gbit_s, REFERENCE_GBIT_S)), least_ecn(ip_mtu_bytes)
+        _floor_to_step(Fraction(REFERENCE_MINIMUM_BYTES * speed_gbit_s, REFERENCE_GBIT_S)), least_ecn(packet_bytes)
     )
     return Ecn(minimum, minimum * REFERENCE_RATIO, REFERENCE_PROBABILITY_PERCENT)
 
 
-def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, ip_mtu_bytes: int, subject: str) -> Ecn:
+def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, packet_bytes: int, subject: str) -> Ecn:
     """Return the reference ``ecn``, lowered until it marks MARKED_PERCENT where PFC may begin to pause.
 
     Raises FabricError for ``subject`` where even a queue of one packet is too long for that.
     """
     if marked_percent(ecn, pfc_bytes) >= MARKED_PERCENT:
         return ecn
-    share = Fraction(MARKED_PERCENT, REFERENCE_PROBABILITY_PERCENT)
-    minimum = max(_floor_to_step(pfc_bytes / (1 + share * (REFERENCE_RATIO - 1))), least_ecn(ip_mtu_bytes))
-    maximum = min(minimum * REFERENCE_RATIO, _floor_to_step(minimum + (pfc_bytes - minimum) / share))
+    minimum = max(min(ecn.minimum_bytes, _floor_to_step(pfc_bytes / 2)), least_ecn(packet_bytes))
+    maximum = _floor_to_step(minimum + (pfc_bytes - minimum) * ecn.probability_percent / MARKED_PERCENT)
     if maximum <= minimum:
         raise FabricError(
             subject,
             f"PFC may pause at a queue of {int(pfc_bytes)} bytes or more, and ECN cannot mark earlier: one packet has "
-            f"{frame_bytes(ip_mtu_bytes)} bytes",
-            "use a larger alpha, shorter cables, a smaller MTU, fewer ports or fewer classes",
+            f"{packet_bytes} bytes",
+            "use a larger alpha, shorter cables, a smaller path_mtu_bytes, fewer ports or fewer classes",
         )
     return Ecn(minimum, maximum, ecn.probability_percent)
+
+
+def busy_link_bytes(speed_gbit_s: int) -> int:
+    """Return the queue below which marking can leave a link idle."""
+    return int(speed_gbit_s * 10**9 * ROUND_TRIP_S / 8 / BUSY_LINK_DIVISOR)
 
 
 def check_ecn(ecn: Ecn, pfc_bytes: Fraction, subject: str, name: str) -> None:
@@ -353,9 +364,9 @@ def check_ecn(ecn: Ecn, pfc_bytes: Fraction, subject: str, name: str) -> None:
         )
 
 
-def least_ecn(ip_mtu_bytes: int) -> int:
-    """Return the least queue at which marking makes sense: one packet."""
-    return -(-frame_bytes(ip_mtu_bytes) // ECN_STEP_BYTES) * ECN_STEP_BYTES
+def least_ecn(packet_bytes: int) -> int:
+    """Return the least queue at which marking makes sense: one packet, in whole ECN_STEP_BYTES."""
+    return -(-packet_bytes // ECN_STEP_BYTES) * ECN_STEP_BYTES
 
 
 def _floor_to_step(number: Fraction) -> int:

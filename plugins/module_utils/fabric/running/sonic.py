@@ -16,7 +16,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
+    COMPUTED,
     MOST_BYTES,
+    computes_headroom,
     read_buffers,
     read_headroom,
 )
@@ -64,9 +66,12 @@ class _SonicReader:
         self.groups = db.by_port_and_number("BUFFER_PG")
         self.watchdogs = db.by_port("PFC_WD")
         self.image_left_out = "BUFFER_POOL" not in db.tables  # the ConfigDB is a part, such as the rendered one
+        self.computes_headroom = computes_headroom(db)
+        self.computed_groups = db.running.by_port_and_number("BUFFER_PG") if db.running else {}
+        self.cables = next(iter(db.table("CABLE_LENGTH").items()), None)
         self._octets: dict[tuple[str, str, int], Octet] = {}
         self._ecns: dict[str, Ecn | None] = {}
-        self._headrooms: dict[str, Headroom | None] = {}
+        self._headrooms: dict[tuple[str, str], Headroom | None] = {}
 
     def switch(self) -> Switch:
         db = self.db
@@ -97,7 +102,7 @@ class _SonicReader:
         )
         group_of = self._map(key, PFC_TO_PG, PFC_TO_PG_TABLE) or tuple(range(CLASSES))
         pfc = self.db.numbers("PORT_QOS_MAP", key, "pfc_enable", CLASSES - 1) or ()
-        headroom = [self._headroom(self.groups.get(port, {}).get(number)) for number in range(CLASSES)]
+        headroom = [self._headroom(port, number) for number in range(CLASSES)]
         return PortQos(
             dscp_to_class=dscps,
             rewrites_dscp=bool(self.db.text("PORT_QOS_MAP", key, REWRITING)),
@@ -109,6 +114,7 @@ class _SonicReader:
             headroom=tuple(None if group is None else headroom[group] for group in group_of),
             watchdog=self._watchdog(port, key, pfc),
             ip_mtu_bytes=self.db.number("PORT", port, "mtu", 68, 9216),  # the range of sonic-port.yang
+            cable_m=self._cable_m(port) if self.computes_headroom else None,
         )
 
     def _map(self, key: str, field: str, table: str) -> Octet | None:
@@ -182,17 +188,26 @@ class _SonicReader:
         marks = db.text(table, name, "ecn") in _MARKS_GREEN and db.text(table, name, "wred_green_enable") == "true"
         return Ecn(minimum, maximum, 100 if probability is None else probability) if marks else None
 
-    def _headroom(self, key: str | None) -> Headroom | None:
-        if key is None or self.db.text("BUFFER_PG", key, "profile") == "NULL":
+    def _cable_m(self, port: str) -> int | None:
+        """Return the cable for which the image computes the headroom of a port; None where it has no length."""
+        if self.cables is None or port not in self.cables[1]:
             return None
-        if self.image_left_out and self.db.text("BUFFER_PG", key, "profile") == INGRESS_LOSSY:
+        table, key = "CABLE_LENGTH", self.cables[0]
+        return self.db.whole(table, key, port, str(self.cables[1][port]).removesuffix("m"), 0, 1 << 20)
+
+    def _headroom(self, port: str, group: int) -> Headroom | None:
+        """Return the headroom of a group; where the image computes it, its result, if APPL_DB was read."""
+        key, db = self.groups.get(port, {}).get(group), self.db
+        if key is not None and db.text("BUFFER_PG", key, "profile") == COMPUTED:
+            key, db = self.computed_groups.get(port, {}).get(group), db.running or db
+        if key is None or (self.image_left_out and db.text("BUFFER_PG", key, "profile") == INGRESS_LOSSY):
             return None
-        name = self.db.reference("BUFFER_PG", key, "profile", "BUFFER_PROFILE")
+        name = db.reference("BUFFER_PG", key, "profile", "BUFFER_PROFILE")
         if name is None:
             return None
-        if name not in self._headrooms:
-            self._headrooms[name] = read_headroom(self.db, name, self.image_left_out)
-        return self._headrooms[name]
+        if (db.name, name) not in self._headrooms:
+            self._headrooms[db.name, name] = read_headroom(db, name, self.image_left_out)
+        return self._headrooms[db.name, name]
 
     def _watchdog(self, port: str, key: str, pfc: tuple[int, ...]) -> Watchdog | None:
         """Return the watchdog; None where it does not run, or not on all priorities that pause.

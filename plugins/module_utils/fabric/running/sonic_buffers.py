@@ -5,12 +5,14 @@
 An image takes its pools from a file of its SKU and the switch's type (sonic-buildimage,
 device/*/*/*/buffers_defaults_*.j2). Some of these files have no pools, or pools for lossy packets only. The headroom of
 a speed and cable is in ``pg_lossless_SPEED_CABLE_profile``, which the image adds when a port first needs it
-(sonic-swss, cfgmgr/buffermgr.cpp).
+(sonic-swss, cfgmgr/buffermgr.cpp). Where ``buffer_model`` is dynamic (NVIDIA), a group has the profile "NULL" in
+ConfigDB, and that profile and the sizes of pools are in APPL_DB (cfgmgr/buffermgrdyn.cpp).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, Headroom
@@ -19,7 +21,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
 INGRESS_POOL = "ingress_lossless_pool"
 EGRESS_LOSSLESS = "egress_lossless_profile"
 MOST_BYTES = (1 << 64) - 1  # uint64 in the models
+COMPUTED = "NULL"  # the profile of a group whose headroom the image computes
 _IMAGE_PROFILE = re.compile(r"pg_lossless_([0-9]{1,7})000_([0-9]{1,6})m_profile")
+
+
+def computes_headroom(db: ConfigDb) -> bool:
+    """Return whether the image computes headroom and pools itself (init_cfg.json.j2: default_buffer_model)."""
+    return db.text("DEVICE_METADATA", "localhost", "buffer_model") == "dynamic"
 
 
 def read_buffers(db: ConfigDb) -> Buffers | None:
@@ -29,6 +37,12 @@ def read_buffers(db: ConfigDb) -> Buffers | None:
     refusal = lossless_refusal(db)
     if refusal is not None:
         return Buffers(refusal=refusal)
+    cables = next(iter(db.table("CABLE_LENGTH").values()), {})
+    lines = {port: (fields.get("speed"), cables.get(port)) for port, fields in db.table("PORT").items()}
+    computes = computes_headroom(db)
+    has_results = computes and db.running is not None and INGRESS_POOL in db.running.table("BUFFER_POOL")
+    if has_results and db.running is not None:
+        db = db.running
     sizes: dict[str, list[int]] = {"ingress": [], "egress": []}
     for name in db.table("BUFFER_POOL"):
         if name != INGRESS_POOL:
@@ -38,16 +52,49 @@ def read_buffers(db: ConfigDb) -> Buffers | None:
     headroom_pool = db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_BYTES) or 0
     if lossless is not None and lossless + headroom_pool > max(sizes["egress"], default=0):
         lossless = max(0, lossless - headroom_pool)  # the size includes the headroom pool
+    rows = _computed_rows(db, lines) if has_results else _image_rows(db)
+    of_lines = list(lines.values())
+    ports_xoff = sum(
+        row.xoff_bytes * of_lines.count((f"{speed}000", f"{cable}m")) for (speed, cable), row in rows.items()
+    )
+    return Buffers(
+        lossless,
+        headroom_pool,
+        sum(sizes["ingress"]),
+        max(sizes["egress"], default=0),
+        rows,
+        ports_xoff,
+        computes_headroom=computes,
+    )
+
+
+def _image_rows(db: ConfigDb) -> dict[tuple[int, int], Headroom]:
+    """Return the headroom of the image's own profiles, by speed in Gbit/s and cable in m."""
     rows = {}
     for name in db.table("BUFFER_PROFILE"):
         match = _IMAGE_PROFILE.fullmatch(name)
         headroom = read_headroom(db, name, False) if match else None
         if match and headroom is not None:
             rows[int(match[1]), int(match[2])] = headroom
-    cables = next(iter(db.table("CABLE_LENGTH").values()), {})
-    lines = [(fields.get("speed"), cables.get(port)) for port, fields in db.table("PORT").items()]
-    ports_xoff = sum(row.xoff_bytes * lines.count((f"{speed}000", f"{cable}m")) for (speed, cable), row in rows.items())
-    return Buffers(lossless, headroom_pool, sum(sizes["ingress"]), max(sizes["egress"], default=0), rows, ports_xoff)
+    return rows
+
+
+def _computed_rows(
+    running: ConfigDb, lines: Mapping[str, tuple[str | None, str | None]]
+) -> dict[tuple[int, int], Headroom]:
+    """Return the headroom that the image computed for the speed and cable of its ports, as in ``_image_rows``.
+
+    Not by the profiles' names, which also depend on MTU, alpha, lanes and gearbox.
+    """
+    rows = {}
+    for port, groups in running.by_port_and_number("BUFFER_PG").items():
+        line = re.fullmatch(r"([0-9]{1,7})000 ([0-9]{1,6})m", "{} {}".format(*lines.get(port, (None, None))))
+        for key in groups.values() if line else ():
+            name = running.reference("BUFFER_PG", key, "profile", "BUFFER_PROFILE")
+            headroom = read_headroom(running, name, False) if name else None
+            if line and headroom is not None:
+                rows[int(line[1]), int(line[2])] = headroom
+    return rows
 
 
 def lossless_refusal(db: ConfigDb) -> FabricError | None:

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks, plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import statements
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
@@ -34,13 +34,14 @@ FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
     """Render configurations from the policy. Return them, or write them to ``path`` after all are rendered.
 
-    ``table`` has a line for each file that differs; the diff shows files that existed.
+    ``table`` has a line for each file that differs, and the plan's remarks; the diff shows files that existed.
 
     Raises FabricError before anything is written, ProofError where a file cannot be read or written.
     """
     path = params["path"]
     texts: dict[str, str] = {}
-    for switch in wanted_switches(params).values():
+    wanted = wanted_switches(params)
+    for switch in wanted.values():
         name = file_of(path, switch) if path else switch.name
         texts[name] = SYSTEMS[switch.system].render(switch)
     if not path:
@@ -57,7 +58,7 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
         "changed": bool(differing),
         "files": list(texts),
         "written": differing,
-        "table": [summary, *(f"  {name:<{width}}  {change}" for name, change in rows)],
+        "table": [summary, *(f"  {name:<{width}}  {change}" for name, change in rows), *idle_link_remarks(wanted)],
     }
     if diff_mode:
         # A new file is shown by the table: nobody reads thousands of lines before they are written.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Optional
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
@@ -45,6 +46,23 @@ def plan(policy: Policy, specs: list[SwitchSpec], buffers: Mapping[str, Buffers]
     return {spec.name: _plan_switch(policy, spec, (buffers or {}).get(spec.name), shared) for spec in specs}
 
 
+def idle_link_remarks(wanted: Mapping[str, Switch]) -> list[str]:
+    """Return a line for each speed and threshold of ECN that can leave links idle, with the switches."""
+    names: dict[tuple[int, int], set[str]] = {}
+    for switch in wanted.values():
+        # Hashing a PortQos for each port would cost more than the plan.
+        distinct = {(switch.speeds_gbit_s[port], id(qos)): qos for port, qos in switch.ports.items()}
+        for (speed, _id), qos in distinct.items():
+            for queue in qos.queues:
+                if queue and queue.ecn and queue.ecn.minimum_bytes < thresholds.busy_link_bytes(speed):
+                    names.setdefault((speed, queue.ecn.minimum_bytes), set()).add(switch.name)
+    return [
+        f"ECN begins at {minimum} bytes at {speed} Gbit/s, below bandwidth x round trip / 7 "
+        f"({thresholds.busy_link_bytes(speed)}), so a link with few flows can be idle: {fold(switches)}"
+        for (speed, minimum), switches in sorted(names.items())
+    ]
+
+
 def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shared: dict[Any, PortQos]) -> Switch:
     subject = f"switch {spec.name}"
     no_pfc = spec.system.not_held.get("pfc")
@@ -61,6 +79,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
     for name, port in spec.ports.items():
         lines.setdefault((port.speed_gbit_s, port.cable_m), name)
     headrooms: dict[SpeedAndCable, Headroom] = {}
+    computes = buffers is not None and buffers.computes_headroom and not spec.own_headroom
     pfc_bytes: Fraction | None = None  # the queue length at which a port may begin to pause
     shares: BufferShares | None = None
     if policy.lossless and asic is not None:
@@ -71,8 +90,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
         for (_speed, cable), name in lines.items():
             spec.system.check_cable(f"{subject}: port {name}", cable)
         if spec.needs_headroom:
+            computed = buffers.headroom if computes and buffers else {}
             headrooms = {
-                line: _headroom(policy, spec, asic, line, f"{subject}: port {name}") for line, name in lines.items()
+                line: _headroom(policy, spec, asic, computed, line, f"{subject}: port {name}")
+                for line, name in lines.items()
             }
         need = _headroom_sum(policy, spec, headrooms)
         cut, shares = _shares(spec.system, asic)
@@ -87,7 +108,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
     for line, name in lines.items():
         ecns = _ecns(policy, line[0], pfc_bytes, f"{subject}: port {name}")
         headroom = headrooms.get(line)
-        cable = line[1] if policy.lossless and spec.sizes_headroom else None
+        cable = line[1] if policy.lossless and (spec.sizes_headroom or computes) else None
         key = ecns, headroom, cable, spec.system.name, spec.queue_buffer_bytes
         if key not in shared:
             qos = _port_qos(policy, ecns, headroom, cable)
@@ -173,35 +194,48 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
             )
 
 
-def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: SpeedAndCable, subject: str) -> Headroom:
+def _headroom(
+    policy: Policy,
+    spec: SwitchSpec,
+    asic: Asic,
+    computed: Mapping[tuple[int, int], Headroom],
+    line: SpeedAndCable,
+    subject: str,
+) -> Headroom:
+    """Return the headroom of a line: that which the switch ``computed`` for it, if it did."""
     speed, cable = line
     if cable is None:
         raise FabricError(subject, "cable_m is missing, but a lossless class's headroom depends on it", "set it")
+    if (speed, cable) in computed:
+        headroom = computed[speed, cable]
+        whose = "the headroom that the switch computed"
+        thresholds.check_xoff(headroom.xoff_bytes, whose, speed, cable, policy.switch_ip_mtu_bytes, subject)
+        return headroom
     cable = spec.held_cable_m(cable)
     return thresholds.headroom_of(asic, speed, cable, policy.switch_ip_mtu_bytes, spec.own_headroom, subject)
 
 
 def _ecns(policy: Policy, speed_gbit_s: int, pfc_bytes: Fraction | None, subject: str) -> tuple[Ecn, ...]:
     """Return the marking of each RDMA class, in the policy's order. Where the switch pauses, it marks earlier."""
-    for rdma_class in policy.classes:
-        minimum = thresholds.least_ecn(policy.switch_ip_mtu_bytes)
-        if rdma_class.ecn is not None and rdma_class.ecn.maximum_bytes < minimum:
-            raise FabricError(
-                subject,
-                f"class {rdma_class.name}: ecn's maximum_bytes {rdma_class.ecn.maximum_bytes} is less than one packet, "
-                f"of {thresholds.frame_bytes(policy.switch_ip_mtu_bytes)} bytes, so all would be marked",
-                f"give {minimum} or more, or omit ecn, which is then compiled",
-            )
-    reference = thresholds.reference_ecn(speed_gbit_s, policy.switch_ip_mtu_bytes)
-    if pfc_bytes is None:
-        return tuple(rdma_class.ecn or reference for rdma_class in policy.classes)
+    packet = thresholds.frame_bytes(policy.roce_packet_bytes)
+    reference = thresholds.reference_ecn(speed_gbit_s, packet)
     ecns = []
     for rdma_class in policy.classes:
         if rdma_class.ecn is None:
-            ecns.append(thresholds.bounded_ecn(reference, pfc_bytes, policy.switch_ip_mtu_bytes, subject))
+            ecn = reference if pfc_bytes is None else thresholds.bounded_ecn(reference, pfc_bytes, packet, subject)
         else:
-            thresholds.check_ecn(rdma_class.ecn, pfc_bytes, subject, rdma_class.name)
-            ecns.append(rdma_class.ecn)
+            ecn = rdma_class.ecn
+            minimum = thresholds.least_ecn(packet)
+            if ecn.minimum_bytes < minimum:
+                raise FabricError(
+                    subject,
+                    f"class {rdma_class.name}: ecn's minimum_bytes {ecn.minimum_bytes} is less than one packet, of "
+                    f"{packet} bytes, so an empty queue would be marked",
+                    f"give {minimum} or more, or omit ecn, which is then compiled",
+                )
+            if pfc_bytes is not None:
+                thresholds.check_ecn(ecn, pfc_bytes, subject, rdma_class.name)
+        ecns.append(ecn)
     return tuple(ecns)
 
 

@@ -29,6 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
     wanted_and_seen,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import links_of, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
 
@@ -77,6 +78,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
         "boot": _boot_configurations(wanted),
         "unfinished": _unfinished(params["backup_path"], wanted),
     }
+    result["table"] += idle_link_remarks(wanted)
     if not check_mode:
         _back_up(params["backup_path"], {file_of("", wanted[name]): running[name] for name in whole_changes})
     if diff_mode:

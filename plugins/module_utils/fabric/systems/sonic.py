@@ -74,6 +74,8 @@ def _text(
             put("PFC_WD", port, wanted.watchdog)
         if wanted.mtu is not None:
             put("PORT", port, {"mtu": wanted.mtu})
+        if wanted.cable is not None:
+            tables.setdefault("CABLE_LENGTH", {}).setdefault("AZURE", {})[port] = wanted.cable
     if ecmp is not None:
         put("SWITCH_HASH", "GLOBAL", {"ecmp_hash": hash_fields(ecmp)})
     return json.dumps(tables, indent=2, sort_keys=True) + "\n"
@@ -82,8 +84,9 @@ def _text(
 def parse(text: str, name: str) -> Switch:
     """Parse the QoS of all ports of any ConfigDB, whole or in part.
 
-    A queue's share is its weight in percent of the sum of its port's weights. If the switch computes headroom itself (a
-    profile "NULL", or one without sizes), no headroom can be read. Raises FabricError for the first error.
+    A queue's share is its weight in percent of the sum of its port's weights. Headroom that the switch computes itself
+    (a profile "NULL") is read from the dump of APPL_DB after the ConfigDB, if there is one. Raises FabricError for the
+    first error.
     """
     return read(ConfigDb(text, name))
 
@@ -118,5 +121,4 @@ SONIC = SwitchSystem(
     restoration=restoration,
     port=re.compile(r"Ethernet(0|[1-9][0-9]{0,3})"),  # sonic-port.yang
     port_example="Ethernet0",
-    not_held={"cable_m": "a port's headroom is written in bytes, so SONiC need not compute it from the cable"},
 )

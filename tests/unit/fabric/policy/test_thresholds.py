@@ -28,10 +28,6 @@ def headroom(asic: Asic, speed: int, cable: int, mtu: int = 9100, own_xoff=None)
     return thresholds.headroom_of(asic, speed, cable, mtu, own_xoff or {}, "switch leaf1: port swp1")
 
 
-def test_a_fabric_without_lossless_ports_needs_no_headroom():
-    assert thresholds.HeadroomSum() == thresholds.HeadroomSum(0, 0, "")
-
-
 def test_pfc_queue_bytes_match_the_dcqcn_paper():
     # Section 4: Trident II, 12 MB of buffer, 32 ports, 8 priorities with 22.4 KB of headroom each, beta 8 (alpha 1).
     bound = thresholds.pfc_queue_bytes(Fraction(12_000_000 - 8 * 32 * 22_400), 32, 8, 0)
@@ -252,8 +248,8 @@ def test_reference_ecn_grows_with_speed_and_mtu(speed, faster, mtu, larger):
 
 
 def test_reference_ecn_is_the_cumulus_default_scaled_by_speed():
-    assert thresholds.reference_ecn(100, 9100) == Ecn(150_000, 1_500_000, 100)
-    assert thresholds.reference_ecn(400, 9100) == Ecn(600_000, 6_000_000, 100)
+    assert thresholds.reference_ecn(100, 9122) == Ecn(150_000, 1_500_000, 100)
+    assert thresholds.reference_ecn(400, 9122) == Ecn(600_000, 6_000_000, 100)
 
 
 @settings(deadline=None)
@@ -270,9 +266,9 @@ def test_compiled_ecn_marks_20_percent_where_pfc_may_begin_or_is_refused(free, p
     assert ports * q == Fraction(2) ** exponent * (free - classes * ports * q)
     if q < 10_200:  # marking begins at one packet or more, in whole kilobytes
         with refuses("here", f"{int(q)} bytes", "9122 bytes"):
-            thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9100), q, 9100, "here")
+            thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9122), q, 9122, "here")
         return
-    ecn = thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9100), q, 9100, "here")
+    ecn = thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9122), q, 9122, "here")
     assert thresholds.marked_percent(ecn, q) >= 20
     assert 10_000 <= ecn.minimum_bytes < q
     assert ecn.minimum_bytes < ecn.maximum_bytes <= 10 * ecn.minimum_bytes
@@ -288,21 +284,29 @@ def test_the_marked_percentage_depends_on_the_queue_length():
     assert [thresholds.marked_percent(Ecn(5, 5, 50), Fraction(queue)) for queue in (5, 6)] == [0, 100]
 
 
-def test_both_ecn_thresholds_are_lowered_together():
+@pytest.mark.parametrize(
+    ("pfc_bytes", "ecn"),
+    [
+        (1_680_000, Ecn(600_000, 6_000_000, 100)),  # exactly 20%
+        (1_679_999, Ecn(600_000, 5_999_000, 100)),  # only the end is lowered
+        (1_200_000, Ecn(600_000, 3_600_000, 100)),
+        (1_000_000, Ecn(500_000, 3_000_000, 100)),  # the minimum is half of the queue
+        (8_000, Ecn(5_000, 20_000, 100)),  # the minimum is one packet
+    ],
+)
+def test_the_end_of_marking_is_lowered_before_its_beginning(pfc_bytes, ecn):
     reference = Ecn(600_000, 6_000_000, 100)
-    assert thresholds.bounded_ecn(reference, Fraction(1_680_000), 9100, "here") == reference  # exactly 20%
-    # 1,679,999 / 2.8, in whole kilobytes
-    assert thresholds.bounded_ecn(reference, Fraction(1_679_999), 9100, "here") == Ecn(599_000, 5_990_000, 100)
-    # Marking below one packet is impossible: it begins at one packet and reaches 20% at 20,500 bytes.
-    assert thresholds.bounded_ecn(reference, Fraction(20_500), 9100, "here") == Ecn(10_000, 62_000, 100)
+    assert thresholds.bounded_ecn(reference, Fraction(pfc_bytes), 4_214, "here") == ecn
+
+
+def test_a_queue_that_keeps_a_link_busy_grows_with_its_speed():
+    assert [thresholds.busy_link_bytes(speed) for speed in (100, 400, 800)] == [14_285, 57_142, 114_285]
 
 
 def test_user_ecn_thresholds_that_allow_pfc_before_marking_are_refused():
     with refuses("here", "class roce", 35788, "30000 to 300000", "100%", "2.14%", "20%", "minimum_bytes"):
         thresholds.check_ecn(Ecn(30_000, 300_000, 100), Fraction(35_788), "here", "roce")
     thresholds.check_ecn(Ecn(30_000, 58_940, 100), Fraction(35_788), "here", "roce")  # exactly 20%
-    with refuses("here", "19.96%", "20%"):
-        thresholds.check_ecn(Ecn(30_000, 59_000, 100), Fraction(35_788), "here", "roce")
 
 
 NEED = thresholds.HeadroomSum(1_000_000, 7_000_000, "1 lossless class on 32 ports")
@@ -390,8 +394,3 @@ def test_the_lossless_share_is_taken_of_the_buffer_without_headroom():
     remaining_bytes = SPECTRUM3.buffer_bytes - need.bytes
     shares = BufferShares(lossless_percent=60, headroom_percent=None)
     assert thresholds.free_bytes(SPECTRUM3, need, shares, "here") == Fraction(remaining_bytes * 60, 100)
-
-
-def test_a_signal_travels_198_000_km_in_a_second_on_a_cable():
-    """A cable of 198,000 km, in both directions, has 2 s of traffic: 100 GB at 400 Gbit/s."""
-    assert thresholds.on_cable_bytes(400, 198_000_000) == 100_000_000_000

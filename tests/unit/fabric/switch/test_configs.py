@@ -15,6 +15,7 @@ from planned_switches import BOTH, one
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
@@ -56,6 +57,15 @@ def test_configurations_are_written_under_the_names_of_switch_and_system(tmp_pat
     assert (tmp_path / "out/spine1.plain").read_text() == texts["spine1"]
     again = rendered(path=path)
     assert again == {**both_written, "changed": False, "written": [], "table": [f"{path}: 2 switches, 0 files written"]}
+
+
+def test_switches_whose_marking_can_leave_links_idle_are_named_once(tmp_path):
+    counts = {"a": 32, "b": 52, "c": 52}
+    switches = {name: one("spectrum", ports=ports, speed=100)["leaf1"] for name, ports in counts.items()}
+    (_summary, *_files, remark) = rendered(path=str(tmp_path), switches=switches)["table"]
+    minimum = configs.wanted_switches(params(switches=switches))["b"].ports["swp0"].queues[3].ecn.minimum_bytes
+    assert minimum < thresholds.busy_link_bytes(100)
+    assert [fact for fact in (f"{minimum} bytes", "100 Gbit/s", "14285", "b,c") if fact not in remark] == []
 
 
 def test_the_diff_shows_only_files_that_differ(tmp_path):

@@ -67,8 +67,8 @@ def test_ecn_thresholds_are_lowered_on_a_switch_with_many_ports():
     assert few.ports["swp0"].queues[3].ecn.minimum_bytes == 600_000
     headroom_bytes = 128 * (47_104 + 90_112)
     q = Fraction(60_817_392 - headroom_bytes, 2) / (128 * 4)
-    lowered = int(q / Fraction("2.8")) // 1000 * 1000
-    assert large.ports["swp0"].queues[3].ecn == Ecn(lowered, 10 * lowered, 100)
+    half = int(q / 2) // 1000 * 1000
+    assert large.ports["swp0"].queues[3].ecn == Ecn(half, int(half + 5 * (q - half)) // 1000 * 1000, 100)
     asics = {
         "own": {
             "source": "a test",
@@ -157,9 +157,9 @@ NARROW = {
         ),
         (
             None,
-            one("spectrum", ports=84, speed=100, cable=300),
-            "switch leaf1: port swp0: PFC may pause at a queue of 7696 bytes or more, and ECN cannot mark earlier: one "
-            "packet has 9122 bytes",
+            one("spectrum", ports=104, speed=100, cable=300),
+            "switch leaf1: port swp0: PFC may pause at a queue of 3705 bytes or more, and ECN cannot mark earlier: one "
+            "packet has 4214 bytes",
         ),
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 10**6, "maximum_bytes": 2 * 10**6}}}},
@@ -168,10 +168,10 @@ NARROW = {
             "may begin to pause, its ECN of 1000000 to 2000000 bytes at 100% marks 0.00% of packets, but must mark 20%",
         ),
         (
-            {"classes": {"roce": {"ecn": {"minimum_bytes": 1_000, "maximum_bytes": 9_999}}}},
+            {"classes": {"roce": {"ecn": {"minimum_bytes": 4_999, "maximum_bytes": 90_000}}}},
             one(ports=32),
-            "switch leaf1: port swp0: class roce: ecn's maximum_bytes 9999 is less than one packet, of 9122 bytes, so "
-            "all would be marked; give 10000 or more, or omit ecn, which is then compiled",
+            "switch leaf1: port swp0: class roce: ecn's minimum_bytes 4999 is less than one packet, of 4214 bytes, so "
+            "an empty queue would be marked; give 5000 or more, or omit ecn, which is then compiled",
         ),
         (
             None,
@@ -188,9 +188,9 @@ def test_settings_that_an_asic_does_not_support_are_refused(policy, switches, me
 
 
 def test_user_ecn_thresholds_may_be_as_low_as_one_packet():
-    ecn = {"minimum_bytes": 1_000, "maximum_bytes": 10_000}
+    ecn = {"minimum_bytes": 5_000, "maximum_bytes": 10_000}
     qos = planned({"classes": {"roce": {"ecn": ecn}}}, one())["leaf1"].ports["swp0"]
-    assert qos.queues[3].ecn == Ecn(1_000, 10_000, 100)
+    assert qos.queues[3].ecn == Ecn(5_000, 10_000, 100)
 
 
 def test_the_same_input_gives_the_same_plan():

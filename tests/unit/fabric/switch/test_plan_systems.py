@@ -49,8 +49,8 @@ def test_ecn_thresholds_are_rounded_down_on_a_system_that_uses_percentages():
     switches["leaf1"]["system"] = "percents"
     switch = planned(None, switches)["leaf1"]
     assert switch.queue_buffer_bytes == 7_000_000
-    # 1% and 10% of the buffer are the largest whole percentages that do not exceed 73,000 and 730,000 bytes.
-    assert switch.ports["swp0"].queues[3].ecn == Ecn(70_000, 700_000, 100)
+    # 1% and 8% of the buffer are the largest whole percentages that do not exceed 103,000 and 621,000 bytes.
+    assert switch.ports["swp0"].queues[3].ecn == Ecn(70_000, 560_000, 100)
     switches["leaf1"]["queue_buffer_bytes"] = 30_000_000
     with pytest.raises(FabricError, match=r"ECN of 300000 to 600000 bytes at 100% marks 0\.00% of packets, but"):
         planned(None, switches)
@@ -59,7 +59,7 @@ def test_ecn_thresholds_are_rounded_down_on_a_system_that_uses_percentages():
     with pytest.raises(FabricError, match="switch leaf2: port swp0"):  # leaf1's limits do not apply to leaf2
         planned(None, {**switches, "leaf2": second_leaf})
     assert planned(None, {**switches, "leaf2": one(ports=32)["leaf1"]})["leaf2"].ports["swp0"].queues[3].ecn == Ecn(
-        73_000, 730_000, 100
+        103_000, 621_000, 100
     )
     del switches["leaf1"]["queue_buffer_bytes"]
     with refuses("switch leaf1", "roce_switch_queue_buffer_bytes"):
@@ -72,10 +72,10 @@ def test_ecn_thresholds_are_rounded_down_on_a_system_that_uses_percentages():
 def test_a_system_is_planned_with_its_buffer_partitions():
     headroom_bytes = 32 * (47_104 + 90_112)
     (pools_plan,), (parts,) = (planned(None, one(ports=32, system=name)).values() for name in ("plain", "parts"))
-    assert pools_plan.ports["swp0"].queues[3].ecn == Ecn(73_000, 730_000, 100)
+    assert pools_plan.ports["swp0"].queues[3].ecn == Ecn(103_000, 621_000, 100)
     part = thresholds.pfc_queue_bytes(Fraction((60_817_392 - headroom_bytes) * 30, 100), 32, 3, 0)
-    assert int(part / Fraction(28, 10)) // 1000 * 1000 == 47_000
-    assert parts.ports["swp0"].queues[3].ecn == Ecn(47_000, 470_000, 100)
+    half = int(part / 2) // 1000 * 1000
+    assert parts.ports["swp0"].queues[3].ecn == Ecn(half, int(half + 5 * (part - half)) // 1000 * 1000, 100)
     assert (pools_plan.shares, parts.shares) == (None, None)
 
 
@@ -84,7 +84,7 @@ def test_default_partitions_are_planned_unless_the_user_gives_pools():
     switch = planned(None, switches)["leaf1"]
     q = thresholds.pfc_queue_bytes(Fraction(67_108_864 * 9, 100), 32, 3, -2)
     assert switch.shares == BufferShares(9, 45)
-    assert switch.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int((q - 10_000) * 5)) // 1000 * 1000, 100)
+    assert switch.ports["swp0"].queues[3].ecn == Ecn(13_000, (13_000 + int((q - 13_000) * 5)) // 1000 * 1000, 100)
     asic_settings = {
         "like": "tomahawk3",
         "source": "a test",
@@ -106,7 +106,7 @@ def test_a_system_that_sizes_headroom_itself_needs_no_headroom_rows():
     ports = planned(None, switches, asics={"own": {**asic_settings, "alpha_exponent": 0}})["leaf1"].ports
     assert ports["swp0"].headroom == (None,) * 8
     assert ports["swp0"].cable_m == 3
-    assert ports["swp0"].queues[3].ecn == Ecn(55_000, 550_000, 100)  # 20,000,000 / 128 / 2.8
+    assert ports["swp0"].queues[3].ecn == Ecn(78_000, 469_000, 100)  # 20,000,000 / 128 / 2, and 20% at 20,000,000 / 128
     with raises(FabricError, "leaf1", "alpha_exponent", "roce_asics"):
         planned(None, switches, asics={"own": asic_settings})
     with refuses("switch leaf1: port swp0", "not 4"):
@@ -115,7 +115,7 @@ def test_a_system_that_sizes_headroom_itself_needs_no_headroom_rows():
     (qos, _same) = planned(None, one("tomahawk3", ports=2, system="sizes", cable=3))["leaf1"].ports.values()
     assert qos.headroom == (None,) * 8
     (large, *_same) = planned(None, one("tomahawk3", ports=32, system="sizes", cable=3))["leaf1"].ports.values()
-    assert large.queues[3].ecn == Ecn(62_000, 620_000, 100)
+    assert large.queues[3].ecn == Ecn(87_000, 526_000, 100)
 
 
 def test_only_the_alphas_of_rows_that_a_port_uses_count():
@@ -127,7 +127,7 @@ def test_only_the_alphas_of_rows_that_a_port_uses_count():
     asic_settings = {"source": "a test", "buffer_bytes": 60_000_000, "pool_bytes": 50_000_000, "cell_bytes": 254}
     asics = {"own": {**asic_settings, "lossless_classes": 2, "headroom": rows}}
     slow = planned(None, one("own", ports=30, speed=100), asics=asics)["leaf1"].ports["swp0"].queues[3].ecn
-    assert slow == Ecn(148_000, 1_480_000, 100)  # 50,000,000 / 120 / 2.8
+    assert slow == Ecn(150_000, 1_483_000, 100)  # 20% at 50,000,000 / 120
 
 
 def test_headroom_is_planned_for_the_cable_length_that_the_system_supports():

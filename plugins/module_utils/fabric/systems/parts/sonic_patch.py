@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Headroom, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
+    COMPUTED,
     EGRESS_LOSSLESS,
     INGRESS_POOL,
     lossless_refusal,
@@ -59,7 +60,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 
 # In the order of references: tables that others refer to come first.
 SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
-OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
+OF_PORTS = ("PORT", "CABLE_LENGTH", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
 OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
 REFERRING = {*MAPS, "scheduler", "wred_profile", "profile", "pool"}  # fields with a reference
 EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # in queue entries on NVIDIA's and some other vendors' platforms
@@ -88,7 +89,9 @@ def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
 def _check(result: ConfigDb, wanted: Switch) -> None:
     ports = read(result).ports
     for port, qos in wanted.ports.items():
-        seen, expected = asdict(ports[port]), asdict(replace(qos, cable_m=None))
+        # Where the image computes headroom, it does so after the change.
+        later = {"cable_m": None} if qos.cable_m is None else {"headroom": qos.headroom}
+        seen, expected = {**asdict(ports[port]), **later}, {**asdict(qos), **later}
         differing = [field for field, value in expected.items() if seen[field] != value]
         if differing:
             raise FabricError(
@@ -120,6 +123,7 @@ class _Target:
             for field in entry.keys() & REFERRING
         ]
         self.brackets = bool(referring) and all(referring)  # new images read both forms, their models only names
+        self.cables = next(iter(db.table("CABLE_LENGTH")), "AZURE")
         pool = db.text("BUFFER_POOL", INGRESS_POOL, "xoff")
         self.pools_headroom = pool is not None and pool != "0"
 
@@ -220,6 +224,8 @@ class _Target:
             self._table("PFC_WD").pop(port, None)
         if wanted.mtu is not None:
             self._table("PORT")[port]["mtu"] = wanted.mtu
+        if wanted.cable is not None:
+            self._table("CABLE_LENGTH").setdefault(self.cables, {})[port] = wanted.cable
 
     def _group(self, key: str, profile: str | None, headroom: Headroom | None) -> None:
         """Set the profile of a group. Where no class uses the group, remove its headroom, but keep a lossy buffer.
@@ -230,10 +236,13 @@ class _Target:
         groups = self._table("BUFFER_PG")
         profiles = self.db.table("BUFFER_PROFILE")
         name = next((referred for referred in references(groups.get(key, {})) if referred in profiles), "")
-        if profile is not None:
+        is_computed = groups.get(key, {}).get("profile") == COMPUTED
+        if profile == COMPUTED:
+            groups[key] = {"profile": COMPUTED}
+        elif profile is not None:
             if headroom is None or not name or self._headroom(name) != headroom:
                 groups[key] = {**groups.get(key, {}), "profile": profile}
-        elif "xoff" in self.db.entry("BUFFER_PROFILE", name):
+        elif is_computed or "xoff" in self.db.entry("BUFFER_PROFILE", name):
             del groups[key]
 
     def _headroom(self, name: str) -> Headroom | None:

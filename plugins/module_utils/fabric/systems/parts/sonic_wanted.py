@@ -23,7 +23,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import INGRESS_POOL
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
+    COMPUTED,
+    INGRESS_POOL,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import Entry
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, name_from_content
 
@@ -63,8 +66,8 @@ _SHORT = {
 class WantedPort:
     """One port's part of each table, and the profiles and maps that it refers to, as ``(table, name) -> entry``.
 
-    ``queues`` and ``groups`` are by number. A group's profile is its own or INGRESS_LOSSY. ``lossless_queues`` are the
-    queues that a priority with PFC uses.
+    ``queues`` and ``groups`` are by number. A group's profile is its own, COMPUTED or INGRESS_LOSSY. ``cable``: the
+    length from which the image computes headroom. ``lossless_queues`` are the queues that a priority with PFC uses.
     """
 
     shared: dict[tuple[str, str], Entry]
@@ -74,6 +77,7 @@ class WantedPort:
     lossless_queues: frozenset[int]
     watchdog: Entry | None
     mtu: str | None
+    cable: str | None
 
 
 @lru_cache(maxsize=256)
@@ -109,7 +113,9 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
     groups: dict[int, str] = {}
     for number in range(CLASSES):
         headroom = qos.headroom[number]
-        if headroom is not None:
+        if headroom is not None and qos.cable_m is not None:
+            groups[number] = COMPUTED
+        elif headroom is not None:
             groups[number] = share("BUFFER_PROFILE", _buffer(headroom, brackets, pools_headroom))
         elif number in qos.class_to_priority and number not in qos.pfc:
             groups[number] = refer("BUFFER_PROFILE", INGRESS_LOSSY, brackets)
@@ -118,7 +124,8 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
     )
     watchdog = None if qos.watchdog is None else _watchdog(qos.watchdog)
     mtu = None if qos.ip_mtu_bytes is None else str(qos.ip_mtu_bytes)
-    return WantedPort(shared, maps, queues, groups, lossless, watchdog, mtu)
+    cable = None if qos.cable_m is None else f"{qos.cable_m}m"
+    return WantedPort(shared, maps, queues, groups, lossless, watchdog, mtu, cable)
 
 
 @lru_cache(maxsize=16)

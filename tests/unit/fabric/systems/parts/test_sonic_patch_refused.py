@@ -49,11 +49,6 @@ def test_a_patch_whose_result_could_not_be_read_is_refused():
         patch(config, switch("sonic", list(PORTS)))
 
 
-def test_the_cable_length_does_not_change_the_patch():
-    without, told = (patch(default_config(), switch("sonic", list(PORTS), cable_m=metres)) for metres in (None, 30))
-    assert told == without != []
-
-
 def test_a_pause_without_headroom_is_refused():
     with refuses("leaf1: Ethernet0", "priority 3", "headroom"):
         patch(default_config(), switch("sonic", list(PORTS), headroom=(None,) * 8))

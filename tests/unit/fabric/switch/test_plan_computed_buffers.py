@@ -1,0 +1,159 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A SONiC switch whose image computes headroom (buffer_model dynamic) keeps doing so, and its results are checked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from patched_sonic import jsonpatch
+from refusals import refuses
+from sonic_configs import default_config
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
+
+NAMES = tuple(f"Ethernet{8 * number}" for number in range(32))
+XOFF = 87_040  # what images before July 2026 compute for 400 Gbit/s and 3 m on Spectrum-3: 2 KiB less than today's
+
+
+def dynamic_config(cable="5m"):
+    config = default_config(NAMES)
+    config["DEVICE_METADATA"]["localhost"]["buffer_model"] = "dynamic"
+    config["CABLE_LENGTH"]["AZURE"] = dict.fromkeys(NAMES, cable)
+    config["BUFFER_POOL"] = {
+        "ingress_lossless_pool": {"type": "ingress", "mode": "dynamic"},
+        "egress_lossless_pool": {"type": "egress", "mode": "dynamic", "size": "60817392"},
+        "egress_lossy_pool": {"type": "egress", "mode": "dynamic"},
+    }
+    del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]
+    groups = {key: entry for key, entry in config["BUFFER_PG"].items() if key.endswith("|0")}
+    config["BUFFER_PG"] = {**groups, **{f"{port}|3-4": {"profile": "NULL"} for port in NAMES}}
+    return config
+
+
+def dump(config, xoff=XOFF):
+    """Return what `sonic-db-dump -n APPL_DB` prints after the image has computed the buffers of ``config``."""
+    profile = {"pool": "ingress_lossless_pool", "size": str(19_456 + xoff), "xon": "19456", "xoff": str(xoff)}
+    rows = {
+        "BUFFER_POOL_TABLE:ingress_lossless_pool": {"type": "ingress", "mode": "dynamic", "size": "51000000"},
+        "BUFFER_POOL_TABLE:egress_lossless_pool": config["BUFFER_POOL"]["egress_lossless_pool"],
+    }
+    for key, entry in config["BUFFER_PG"].items():
+        port, group = key.split("|")
+        cable = config["CABLE_LENGTH"]["AZURE"][port]
+        if entry["profile"] == "NULL":
+            name = f"pg_lossless_400000_{cable}_profile"
+            rows[f"BUFFER_PROFILE_TABLE:{name}"] = {**profile, "dynamic_th": "0"}
+            rows[f"BUFFER_PG_TABLE:{port}:{group}"] = {"profile": name}
+    return json.dumps({key: {"type": "hash", "value": value} for key, value in rows.items()})
+
+
+def request(text, **settings):
+    ports = {port: {"speed_gbit_s": 400, "cable_m": 3} for port in NAMES}
+    switch = {"system": "sonic", "asic": "spectrum3", "ports": ports, **settings}
+    return {"policy": None, "switches": {"leaf1": switch}, "hosts": None, "asics": None, "running": {"leaf1": text}}
+
+
+def plan_of(text, **settings):
+    return configs.wanted_and_seen(request(text, **settings), to_change=True)[0]["leaf1"]
+
+
+def text_of(config, xoff=XOFF):
+    return f"{json.dumps(config)}\n{dump(config, xoff)}\n"
+
+
+def applied(text, wanted):
+    """Return the switch's ConfigDB after the change from ``text`` to the plan."""
+    config, _end = json.JSONDecoder().raw_decode(text)
+    for change in sonic.remediation(text, wanted).split("\n\n"):
+        config = jsonpatch.apply_patch(config, json.loads(change))
+    return config
+
+
+def test_the_image_is_given_the_cable_and_computes_the_headroom():
+    text = text_of(dynamic_config())
+    after = applied(text, plan_of(text))
+    groups = {key: entry["profile"] for key, entry in after["BUFFER_PG"].items() if entry["profile"] == "NULL"}
+    assert groups == {f"{port}|3": "NULL" for port in NAMES}
+    assert set(after["CABLE_LENGTH"]["AZURE"].values()) == {"3m"}
+    assert not [name for name in after["BUFFER_PROFILE"] if "xoff" in after["BUFFER_PROFILE"][name]]
+    # What it then computed is the plan, though this project's formula gives 2 KiB more.
+    result = configs.compared(request(text_of(after)))
+    assert (result["as_wanted"], result["differences"]) == (True, {"leaf1": []})
+    assert sonic.remediation(text_of(after), plan_of(text_of(after))) == ""
+
+
+def test_headroom_that_was_not_read_is_not_as_wanted():
+    after = applied(text_of(dynamic_config()), plan_of(text_of(dynamic_config())))
+    differences = configs.compared(request(json.dumps(after)))["differences"]["leaf1"]
+    assert [difference["seen"] for difference in differences if "headroom" in difference["what"]] == ["none"]
+
+
+def test_headroom_that_is_too_small_is_refused():
+    text = text_of(dynamic_config("3m"), 70_000)
+    with refuses("switch leaf1: port Ethernet0", 70_000, 78_690 - 1010):  # two frames, 3 m, 905 quanta
+        plan_of(text)
+
+
+def test_a_cable_that_is_too_short_for_the_image_is_a_difference():
+    after = applied(text_of(dynamic_config()), plan_of(text_of(dynamic_config())))
+    after["CABLE_LENGTH"]["AZURE"]["Ethernet0"] = "1m"
+    (difference, *_others) = configs.compared(request(text_of(after)))["differences"]["leaf1"]
+    assert (difference["ports"], "cable" in difference["what"]) == (["Ethernet0"], True)
+
+
+def test_a_users_headroom_is_given_to_the_image_as_a_profile():
+    text = text_of(dynamic_config())
+    rows = [{"speed_gbit_s": 400, "cable_m": 10, "headroom_bytes": 150_000}]
+    after = applied(text, plan_of(text, headroom=rows))
+    profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
+    assert profile["xoff"] == "150000"
+    assert set(after["CABLE_LENGTH"]["AZURE"].values()) == {"5m"}
+
+
+def test_a_backup_restores_groups_and_cables():
+    before = text_of(dynamic_config())
+    after = applied(before, plan_of(before))
+    for change in sonic.restoration(before, text_of(after), "leaf1").split("\n\n"):
+        after = jsonpatch.apply_patch(after, json.loads(change))
+    was = dynamic_config()
+    assert (after["BUFFER_PG"], after["CABLE_LENGTH"]) == (was["BUFFER_PG"], was["CABLE_LENGTH"])
+
+
+def test_the_stages_of_a_rollout_end_with_the_images_results():
+    text = text_of(dynamic_config())
+    stages, done = [], None
+    while True:
+        params = {**request(text), "nics": {}, "nics_wanted": {}, "done": done, "backup_path": None}
+        plan = rollout.planned(params, check_mode=True, diff_mode=False)
+        if not plan["stages"]:
+            break
+        config, _end = json.JSONDecoder().raw_decode(text)
+        for change in plan["changes"]["leaf1"].split("\n\n"):
+            config = jsonpatch.apply_patch(config, json.loads(change))
+        text, done = text_of(config), plan["stages"][0]["name"]
+        stages.append(done)
+    assert len(stages) >= 1
+    seen, wanted = sonic.parse(text, "leaf1"), plan_of(text)
+    assert {port: seen.ports[port] for port in NAMES} == wanted.ports
+
+
+@pytest.mark.parametrize("second", ["[]", '{"PORT": 5}', '{"BUFFER_PG_TABLE:Ethernet0:3": 1}', "Traceback"])
+def test_a_dump_of_another_form_is_refused(second):
+    with refuses("leaf1: ConfigDB", "sonic-cfggen"):
+        sonic.parse(f"{json.dumps(dynamic_config())}\n{second}", "leaf1")
+
+
+def test_a_traditional_image_keeps_its_cables():
+    config = dynamic_config()
+    config["DEVICE_METADATA"]["localhost"]["buffer_model"] = "traditional"
+    config["BUFFER_PG"] = {key: entry for key, entry in config["BUFFER_PG"].items() if entry["profile"] != "NULL"}
+    after = applied(json.dumps(config), plan_of(json.dumps(config)))
+    assert after["CABLE_LENGTH"] == config["CABLE_LENGTH"]
+    assert (
+        replace(plan_of(json.dumps(config)).ports["Ethernet0"], cable_m=3)
+        != plan_of(json.dumps(config)).ports["Ethernet0"]
+    )
