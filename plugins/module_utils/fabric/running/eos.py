@@ -186,9 +186,8 @@ class EosConfiguration(CliReader):
                 raise self.refuse(
                     line, f"the size of {unit} in bytes depends on the chip", "write the thresholds in bytes"
                 )
-        return Ecn(
-            int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent or 100)
-        )
+        sizes = int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit]
+        return self.marking(line, *sizes, int(percent or 100))
 
     def _watchdog(self, merged: EosSettings) -> Watchdog | None:
         """Return the watchdog. It acts where a line or the switch's default enables it and there is a timeout."""

@@ -273,7 +273,8 @@ class NxosConfiguration(CliReader):
                 raise self.refuse(line, f"the size of {unit} in bytes is not known", "write the thresholds in bytes")
         if not ecn:  # it drops, and marks nothing
             return None
-        return Ecn(int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit], int(percent))
+        sizes = int(minimum) * _UNIT_BYTES[minimum_unit], int(maximum) * _UNIT_BYTES[maximum_unit]
+        return self.marking(line, *sizes, int(percent))
 
     def _watchdog(self, settings: Settings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""

@@ -10,7 +10,13 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import DSCPS, Override, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    DSCPS,
+    Ecn,
+    Override,
+    PortQos,
+    Switch,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import QUEUE, Rules
 
 OWN = "sailloft-"  # the prefix of the names of all rendered objects; objects with this prefix may be removed
@@ -33,6 +39,7 @@ _SPEED = re.compile(r"speed (?:forced |auto )?(\d+)(?:(g)\S*)?$")  # "100g-2", "
 _LAG = re.compile(r"channel-group (\d+)\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AGAIN = "fetch the running configuration again, all of it"
+_MOST_BYTES = 10**10  # of a threshold; more than the largest buffer of a switch, in HBM
 _MOST_PORTS = 4096  # in a range; a longer one is an error
 
 
@@ -153,7 +160,7 @@ class CliReader:
             line = CliLine(number, " ".join(raw.split()))
             if not line.text or line.text.startswith("!"):
                 continue
-            if line.text.startswith("%") or _CONTROL.search(line.text):
+            if line.text.startswith(("%", "--More--")) or _CONTROL.search(line.text):
                 raise self.refuse(line, f"not a line of {system}'s configuration", _AGAIN)
             expanded = raw.expandtabs()
             indent = len(expanded) - len(expanded.lstrip())
@@ -173,6 +180,16 @@ class CliReader:
         if not word.isdecimal() or not minimum <= int(word) <= maximum:
             raise self.refuse(line, f"{word!r} is not a number from {minimum} to {maximum}", "correct it on the switch")
         return int(word)
+
+    def marking(self, line: CliLine, minimum: int, maximum: int, percent: int) -> Ecn:
+        """Return the marking of these thresholds in bytes and this probability, if they can be those of a queue."""
+        if not minimum <= maximum <= _MOST_BYTES or not 0 <= percent <= 100:
+            raise self.refuse(
+                line,
+                f"marking from {minimum} to {maximum} bytes with {percent}% is not possible",
+                "correct it on the switch",
+            )
+        return Ecn(minimum, maximum, percent)
 
     def dscps(self, line: CliLine, listed: str) -> list[int]:
         """Return the DSCPs of a list such as "26", "24-31 48", "10,18" or "af31,cs6"."""

@@ -320,8 +320,8 @@ nft add rule inet t out ip dscp set cs2
 
 def test_rules_of_nftables_are_read(namespace):
     process = run_in(namespace, RULES)
-    if process.returncode:
-        pytest.skip(f"this machine has no nftables: {process.stderr}")
+    if process.returncode and shutil.which("nft"):
+        pytest.skip(f"this kernel lacks nf_tables: {process.stderr}")
     assert [(override.statement, override.ports) for override in overrides_in(namespace)] == [
         ("nftables postrouting set ip dscp", ("p1",)),
         ("nftables postrouting set ip6 dscp", ()),
@@ -334,12 +334,11 @@ def test_rules_of_nftables_are_read(namespace):
 def test_targets_of_iptables_are_read(namespace):
     commands = ["-o p1 -j DSCP --set-dscp 8", "-j CLASSIFY --set-class 1:3", "-j TOS --set-tos 8", "-j ACCEPT"]
     process = run_in(namespace, "".join(f"iptables-nft -t mangle -A POSTROUTING {command}\n" for command in commands))
-    if process.returncode:
-        pytest.skip(f"this machine has no iptables-nft: {process.stderr}")
-    if shutil.which("nft"):
-        assert [override.statement for override in overrides_in(namespace)] == [
-            f"nftables postrouting xt {target}" for target in ("DSCP", "CLASSIFY", "TOS")
-        ]
+    if process.returncode and shutil.which("iptables-nft"):
+        pytest.skip(f"this kernel lacks nf_tables: {process.stderr}")
+    assert [override.statement for override in overrides_in(namespace)] == [
+        f"nftables postrouting xt {target}" for target in ("DSCP", "CLASSIFY", "TOS")
+    ]
     without_nft = run_in(
         namespace,
         "mkdir /tmp/$$; for c in ip tc sh ls sysctl grep tr cat; do ln -s $(command -v $c)"
