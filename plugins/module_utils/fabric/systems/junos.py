@@ -223,4 +223,6 @@ JUNOS = SwitchSystem(
     default_shares=DEFAULT_SHARES,
     saves_with_change=True,  # a commit survives a reboot
     attainable=attainable,
+    # Juniper, statement congestion-notification-profile of [edit class-of-service].
+    interruptions={"congestion-notification-profile": "a port is blocked while its PFC changes; no time is given"},
 )

@@ -13,10 +13,11 @@ from typing import Any
 import jsonpatch
 import pytest
 from hypothesis import given, settings
+from proof_requests import params
 from refusals import refuses
 from roce_path import nic
 from sonic_configs import ASICS, default_config
-from switches import policies
+from switches import PORTS, policies
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
@@ -147,10 +148,30 @@ def test_a_difference_outside_the_common_model_joins_the_stage_of_settings():
     tree["interface"]["swp2"]["link"]["mtu"] = 1500
     result = planned({"leaf1": json.dumps(config), "leaf2": json.dumps(tree)}, LOSSLESS)
     assert result["stages"] == [
-        {"name": migration.SWITCHES_SET, "step": "settings", "switches": ["leaf2", "leaf1"], "hosts": []}
+        {
+            "name": migration.SWITCHES_SET,
+            "step": "settings",
+            "switches": ["leaf2", "leaf1"],
+            "hosts": [],
+            "interruptions": {},
+        }
     ]
     assert sorted(result["changes"]) == ["leaf1", "leaf2"]
     assert result["table"] == ["1. switches have their classes, queues and headroom: leaf2, leaf1"]
+
+
+def test_a_stage_names_what_a_change_of_pfc_interrupts():
+    """Only what the vendors say: Juniper that the port is blocked, NVIDIA that packets can be lost."""
+    (line,) = [line for line in planned(defaults(), LOSSLESS)["table"] if line.startswith("   leaf2: ")]
+    assert "can be lost" in line
+    texts = {name: f"set interfaces {next(iter(PORTS['junos']))} mtu 9114\n" for name in ("leaf1", "leaf2", "spine1")}
+    request = {**params("junos", running=texts), "nics": {}, "nics_wanted": {}, "backup_path": None}
+    (stage,) = rollout.planned(request, True, False)["stages"]
+    ((interruption, names),) = stage["interruptions"].items()
+    assert "blocked" in interruption
+    assert names == ["leaf1", "leaf2", "spine1"]
+    (marking,) = rollout.planned({**request, "policy": LOSSY}, True, False)["stages"]
+    assert marking["interruptions"] == {}
 
 
 def test_a_difference_outside_the_common_model_is_a_stage_of_settings_before_pauses_begin():
