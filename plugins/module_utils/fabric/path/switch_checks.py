@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import port_differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -35,13 +36,13 @@ WRONG_UNIT_RATIO = 100
 def as_planned(port: PortQos, planned: PortQos, policy: Policy, reasons: Reasons) -> Iterator[Claim]:
     """Check what no other check covers: all settings, except those of named classes and the paused priorities."""
     named = {
-        "dscp_to_class": {traffic.dscp for traffic in (policy.cnp, *policy.classes)},
-        "queues": {traffic.queue for traffic in (policy.cnp, *policy.classes)},
-        "class_to_queue": {traffic.traffic_class for traffic in (policy.cnp, *policy.classes)},
+        "dscp_to_class": {policy.cnp.dscp, *(rdma_class.dscp for rdma_class in policy.classes)},
+        "queues": {policy.cnp.queue, *(rdma_class.queue for rdma_class in policy.classes)},
+        "class_to_queue": {policy.cnp.traffic_class, *(rdma_class.traffic_class for rdma_class in policy.classes)},
         "class_to_priority": {rdma_class.traffic_class for rdma_class in policy.classes},
         "priority_to_queue": {rdma_class.priority for rdma_class in policy.classes},
     }
-    checked_elsewhere = {
+    checked_elsewhere: dict[str, Any] = {
         setting: tuple(
             getattr(planned, setting)[number] if number in numbers else value
             for number, value in enumerate(getattr(port, setting))

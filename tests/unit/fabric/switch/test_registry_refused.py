@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What no switch has or prints is refused by the reader of each system, by name and cause."""
+"""The reader of each system refuses what no switch has or prints, by name and cause."""
 
 from __future__ import annotations
 
