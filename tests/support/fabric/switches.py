@@ -107,7 +107,10 @@ def port_qos(policy: Policy, ecn: Ecn = ECN, headroom: Headroom = HEADROOM) -> P
 def switch(system: str, ports: list[str], policy: dict[str, Any] | None = None, **changes: Any) -> Switch:
     """Return a switch with the reference policy (or ``policy``) on all ``ports``; ``changes`` apply to each PortQos."""
     read = read_policy(policy)
-    qos = replace(port_qos(read), **changes)
+    qos = port_qos(read)
+    if system == "cumulus":  # it computes headroom itself
+        qos = replace(qos, headroom=NOTHING, cable_m=5 if qos.pfc else None)
+    qos = replace(qos, **changes)
     buffer = QUEUE_BUFFER_BYTES if system == "junos" else None
     return Switch("leaf1", system, dict.fromkeys(ports, qos), read.ecmp_fields, buffer)
 

@@ -17,7 +17,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     CLASSES,
     DSCPS,
     Ecn,
-    Headroom,
     Octet,
     Override,
     PortQos,
@@ -33,6 +32,8 @@ SYSTEM = "cumulus"
 OURS = "sailloft-"  # the prefix of this project's profiles, before a digest of their content
 ALL_PORTS = "default-global"
 HALF_PERCENT = 50
+SIZES = ("port-buffer", "xoff-threshold", "xon-threshold")  # of a port's headroom
+DEFAULT_CABLE_M = 10
 SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
 # This section is read and removed, because the port where a packet enters decides whether its DSCP is rewritten where
 # it leaves (NVUE reference, "nv set qos remark").
@@ -156,7 +157,6 @@ class NvueReader:
         for priority, value in mapped_priorities.items():
             path = f"qos egress-queue-mapping {ALL_PORTS} switch-priority {priority}"
             self.queue_of[priority] = self.number(value, "traffic-class", path, 0, CLASSES - 1)
-        self.alpha = self.read_alpha()
         self.watchdog = self.read_watchdog()
 
     def refuse(
@@ -212,18 +212,6 @@ class NvueReader:
                 "qos roce mode", f"{mode!r} is not understood", f"use {', '.join(ROCE_MODES)}, or settings, not a mode"
             )
         return mode
-
-    def read_alpha(self) -> int | None:
-        path = f"qos advance-buffer-config {ALL_PORTS} ingress-lossless-buffer"
-        buffer = self.below(self.qos, "advance-buffer-config", ALL_PORTS, "ingress-lossless-buffer", place="qos")
-        if "shared-alpha" not in buffer:
-            return None
-        alpha = str(buffer["shared-alpha"])
-        if alpha in ("alpha_0", "alpha_infinity"):
-            return None  # not a power of two
-        if alpha not in ALPHAS:
-            raise self.refuse(path, f"shared-alpha {alpha!r} is unknown", f"valid values: {', '.join(ALPHAS)}")
-        return ALPHAS[alpha]
 
     def read_watchdog(self) -> Watchdog:
         watchdog = self.below(self.qos, "pfc-watchdog", place="qos")
@@ -338,7 +326,7 @@ class NvueReader:
         dscps = self.profile("mapping", names["mapping"], self.mapping)
         shares, set_shares = self.profile("egress-scheduler", names["egress-scheduler"], self.scheduler)
         ecn, set_ecn = self.profile("congestion-control", names["congestion-control"], self.marking)
-        pfc, headroom = self.profile("pfc", names["pfc"], self.pausing)
+        pfc, cable = self.profile("pfc", names["pfc"], self.pausing)
         rewrites = self.profile(REWRITING, names[REWRITING], self.rewriting)
         classes = self.explicit | {entry for entry in dscps if entry is not None}
         class_to_queue = tuple(self.queue_of[priority] if priority in classes else None for priority in range(CLASSES))
@@ -355,9 +343,9 @@ class NvueReader:
                 for queue in range(CLASSES)
             ),
             pfc=pfc,
-            headroom=tuple(headroom if priority in pfc else None for priority in range(CLASSES)),
             watchdog=self.watchdog if watched else None,
             ip_mtu_bytes=mtu,
+            cable_m=cable if pfc else None,
         )
 
     def mapping(self, settings: Tree, path: str, profile: str) -> Octet:
@@ -432,24 +420,20 @@ class NvueReader:
                 raise self.refuse(queue_path, "min-threshold is above max-threshold", "correct it on the switch")
         return ecn, True
 
-    def pausing(self, settings: Tree, path: str, profile: str) -> tuple[tuple[int, ...], Headroom | None]:
+    def pausing(self, settings: Tree, path: str, profile: str) -> tuple[tuple[int, ...], int | None]:
+        """Return the priorities that pause, and the cable for which Cumulus computes their headroom.
+
+        None where the profile has sizes of its own instead, or lossless packets have no pool.
+        """
         lossless = self.roce in ("lossless", "lossless-single-ipool") and profile == ALL_PORTS
         pfc = tuple(sorted(self.indexed(settings, "switch-priority", path)))
         if not pfc and lossless:
             pfc = (3,)
         if not all(self.is_on(settings.get(direction, "enable"), f"{path} {direction}") for direction in ("rx", "tx")):
             return (), None
-        sizes = ("port-buffer", "xoff-threshold", "xon-threshold")
-        if self.alpha is None or not all(size in settings for size in sizes) or not self.has_lossless_pool():
+        if any(size in settings for size in SIZES) or not self.has_lossless_pool():
             return pfc, None
-        port_buffer, xoff, xon = (self.number(settings, size, path, 0, 1 << 40) for size in sizes)
-        if xoff > port_buffer:
-            raise self.refuse(
-                path,
-                f"xoff-threshold {xoff} is above port-buffer {port_buffer}, so no pause would be sent",
-                "lower xoff-threshold",
-            )
-        return pfc, Headroom(xoff, port_buffer - xoff, xon, self.alpha, max(0, xoff - xon))
+        return pfc, self.number(settings, "cable-length", path, 0, 1 << 20, default=DEFAULT_CABLE_M)
 
 
 def _picked(settings: Tree) -> Tree:

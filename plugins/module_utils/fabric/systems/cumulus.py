@@ -19,10 +19,8 @@ with 50% each; ECN on queues 0 and 3 with 150,000 and 1,500,000 bytes at 100%; a
 modes, also PFC on SP 3 and a lossless pool. It has no second class and no thresholds by port, and it marks all other
 traffic too. Its settings are understood when they are read (modes lossless, lossless-single-ipool, lossy).
 
-Buffers of a lossless port: ``port-buffer`` is reserved for the port. A pause is sent when ``xoff-threshold`` of it is
-used, and ends ``xon-threshold`` below that. So xoff-threshold is Headroom.reserved_bytes, xon-threshold is
-xon_offset_bytes (and xon_bytes is the rest of xoff-threshold, as in Spectrum's profiles), and port-buffer is
-reserved_bytes + xoff_bytes: the rest holds what arrives after the pause was sent.
+Cumulus computes the headroom of a lossless port from ``cable-length`` (10 m by default), its speed and MTU. A profile
+with sizes of its own (``port-buffer``, ``xoff-threshold``, ``xon-threshold``) is replaced: the guide leaves them to it.
 All ports have the same alpha (``advance-buffer-config default-global ingress-lossless-buffer shared-alpha``). The
 lossless pool has half of the memory, as in the guide's example and in ``qos roce``.
 
@@ -68,6 +66,7 @@ CUMULUS = SwitchSystem(
     restoration=restoration,
     port=PORT,
     port_example="swp1, or swp1s0 for a part of one",
+    not_held={"headroom": "Cumulus computes it from the port's cable-length, speed and MTU"},
     # Cumulus Linux runs only on NVIDIA's switches (NVIDIA's hardware compatibility list).
     asics=("spectrum", "spectrum2", "spectrum3", "spectrum4"),
     buffer_shares=BufferShares(HALF_PERCENT),  # as rendered: traffic-pool default-lossless memory-percent

@@ -13,7 +13,6 @@ from messages import Mentions, raises
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Ecn,
-    Headroom,
     PortQos,
     Queue,
     Watchdog,
@@ -181,45 +180,33 @@ def test_queues_that_are_only_served_or_only_marked_are_seen():
     assert qos.queues == (None, Queue(True), Queue(False, 0, MARKED), None, None, None, None, None)
 
 
-PAUSES = {"switch-priority": {"3": {}}, "port-buffer": 500, "xoff-threshold": 200, "xon-threshold": 50}
+PAUSES = {"switch-priority": {"3": {}}, "cable-length": 5}
 POOL = {"default-lossless": {"memory-percent": 50}}
 
 
-def pausing(pfc: dict[str, Any], alpha: str = "alpha_1", pool: dict[str, Any] | None = None) -> PortQos:
-    buffers = {ALL: {"ingress-lossless-buffer": {"shared-alpha": alpha}}}
-    return port(pfc={ALL: pfc}, advance_buffer_config=buffers, traffic_pool=POOL if pool is None else pool)
+def pausing(pfc: dict[str, Any], pool: dict[str, Any] | None = None) -> PortQos:
+    return port(pfc={ALL: pfc}, traffic_pool=POOL if pool is None else pool)
 
 
 @pytest.mark.parametrize(
-    ("changes", "headroom"),
+    ("pfc", "cable_m"),
     [
-        ({}, Headroom(200, 300, 50, 0, 150)),
-        ({"xoff-threshold": 500}, Headroom(500, 0, 50, 0, 450)),
-        ({"xon-threshold": 201}, Headroom(200, 300, 201, 0, 0)),
-        ({"port-buffer": 1 << 40, "xoff-threshold": 0, "xon-threshold": 0}, Headroom(0, 1 << 40, 0, 0, 0)),
+        (PAUSES, 5),
+        ({"switch-priority": {"3": {}}}, 10),  # the guide's default
+        ({**PAUSES, "port-buffer": 500}, None),
+        ({**PAUSES, "xoff-threshold": 200}, None),
+        ({**PAUSES, "xon-threshold": 50}, None),
     ],
 )
-def test_headroom_is_what_arrives_after_a_pause(changes, headroom):
-    qos = pausing({**PAUSES, **changes})
-    assert (qos.pfc, qos.headroom) == ((3,), (None,) * 3 + (headroom,) + (None,) * 4)
-
-
-@pytest.mark.parametrize("size", ["port-buffer", "xoff-threshold", "xon-threshold"])
-def test_headroom_without_a_size_is_not_read(size):
-    assert pausing({key: value for key, value in PAUSES.items() if key != size}).headroom == (None,) * 8
+def test_headroom_is_for_the_cable_unless_a_profile_has_sizes(pfc, cable_m):
+    qos = pausing(pfc)
+    assert (qos.pfc, qos.cable_m, qos.headroom) == ((3,), cable_m, (None,) * 8)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"xoff-threshold": 501},
-            "xoff-threshold 501 is above port-buffer 500, so no pause would be sent; lower xoff-threshold",
-        ),
-        (
-            {"port-buffer": (1 << 40) + 1},
-            f"port-buffer {(1 << 40) + 1} is not a number from 0 to {1 << 40}; {SHOW}",
-        ),
+        ({"cable-length": "far"}, f"cable-length 'far' is not a number from 0 to {1 << 20}; {SHOW}"),
         ({"rx": "maybe"}, f"rx: 'maybe' is neither on nor off; {SHOW}"),
     ],
 )
@@ -248,32 +235,12 @@ def test_a_profile_that_is_off_in_one_way_pauses_nothing(direction):
     ],
 )
 def test_headroom_needs_a_lossless_pool(pool, holds):
-    assert (pausing(PAUSES, pool=pool).headroom[3] is not None) is holds
+    assert (pausing(PAUSES, pool=pool).cable_m == 5) is holds
 
 
 def test_the_share_of_a_pool_is_a_percentage():
     with raises(FabricError, "default-lossless", "101", "0"):
         pausing(PAUSES, pool={"default-lossless": {"memory-percent": 101}})
-
-
-@pytest.mark.parametrize(
-    ("name", "exponent"), [("alpha_1_128", -7), ("alpha_1_2", -1), ("alpha_1", 0), ("alpha_2", 1), ("alpha_64", 6)]
-)
-def test_alphas_are_powers_of_two(name, exponent):
-    assert pausing(PAUSES, alpha=name).headroom[3] == Headroom(200, 300, 50, exponent, 150)
-
-
-@pytest.mark.parametrize("name", ["alpha_0", "alpha_infinity"])
-def test_other_alphas_are_not_read(name):
-    assert pausing(PAUSES, alpha=name).headroom == (None,) * 8
-
-
-@pytest.mark.parametrize("name", ["alpha_1_256", "alpha_128", "alpha_3"])
-def test_unknown_alphas_are_refused(name):
-    with pytest.raises(
-        FabricError, match=f"ingress-lossless-buffer: shared-alpha '{name}' is unknown; valid values: a"
-    ):
-        pausing(PAUSES, alpha=name)
 
 
 @pytest.mark.parametrize(
@@ -349,10 +316,9 @@ def test_a_port_with_its_own_profile_has_nothing_of_the_mode_roce():
 
 
 def test_the_mode_roce_has_a_lossless_pool():
-    buffers = {ALL: {"ingress-lossless-buffer": {"shared-alpha": "alpha_1"}}}
     for mode, holds in (("lossless", True), ("lossless-single-ipool", True), ("lossy", False)):
-        qos = port(roce={"mode": mode}, pfc={ALL: PAUSES}, advance_buffer_config=buffers)
-        assert (qos.headroom[3] is not None) is holds
+        qos = port(roce={"mode": mode}, pfc={ALL: PAUSES})
+        assert (qos.cable_m == 5) is holds
 
 
 def test_an_unknown_mode_is_refused():

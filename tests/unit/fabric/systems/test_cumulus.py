@@ -221,11 +221,10 @@ def test_manual_settings_for_all_ports_ranges_and_lists_are_read():
         ('"26": {', '"31-24": {', "31-24"),
         ('"swp1": {', '"swp1-999999999": {', "swp1-999999999"),
         ('"mtu": 9100', '"mtu": "jumbo"', "mtu 'jumbo'"),
-        ('"shared-alpha": "alpha_1"', '"shared-alpha": "alpha_3"', "alpha_3"),
         ('"rx": "enable"', '"rx": "maybe"', "'maybe'"),
         ('"pfc": {"profile": "', '"pfc": {"profile": "gone-', "profile 'gone-sailloft"),
         ('"traffic-pool": {', '"roce": {"mode": "lossy-multi-tc"}, "traffic-pool": {', "lossy-multi-tc"),
-        ('"xoff-threshold": 19456', '"xoff-threshold": 99999', "xoff-threshold 99999"),
+        ('"cable-length": 5', '"cable-length": -1', "cable-length -1"),
         ('"polling-interval": 200', '"polling-interval": 1', "polling-interval 1"),
     ],
 )
@@ -263,8 +262,6 @@ def test_a_truncated_document_is_refused():
         ({"watchdog": Watchdog(200, 200, "forward")}, "watchdog"),
         ({"dscp_to_class": (0,) * 63 + (None,)}, "some DSCPs"),
         ({"headroom": (None,) * 3 + (Headroom(1, 2, 1, 9),) + (None,) * 4}, "alpha_exponent 9"),
-        ({"headroom": (Headroom(1, 2, 1, 0),) * 8}, "different headroom"),
-        ({"headroom": (None,) * 3 + (Headroom(3, 4, 1, 0, 1),) + (None,) * 4}, "how far below that they end"),
     ],
 )
 def test_settings_that_nvue_cannot_represent_are_refused(changes, fact):

@@ -87,7 +87,7 @@ def _port_tree(subject: str, wanted: PortQos, qos: Tree) -> Tree:
             "traffic-class": {number: _ecn_tree(queue.ecn) for number, queue in queues.items()}
         }
     if wanted.pfc:
-        contents["pfc"] = _pfc_tree(subject, wanted)
+        contents["pfc"] = _pfc_tree(wanted)
     settings: Tree = {}
     for section, content in contents.items():
         profile = OURS + hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
@@ -130,34 +130,14 @@ def _ecn_tree(ecn: Ecn | None) -> Tree:
     }
 
 
-def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
+def _pfc_tree(wanted: PortQos) -> Tree:
     pfc_tree: Tree = {
         "switch-priority": {str(priority): {} for priority in wanted.pfc},
         "rx": "enable",
         "tx": "enable",
     }
-    headrooms = {wanted.headroom[priority] for priority in wanted.pfc}
-    other_priorities = [
-        priority for priority, headroom in enumerate(wanted.headroom) if headroom and priority not in wanted.pfc
-    ]
-    if len(headrooms) > 1 or other_priorities:
-        raise FabricError(
-            subject,
-            "its priorities have different headroom, but NVUE keeps one for all lossless priorities of a port",
-            "give each lossless priority, and no other, the same headroom",
-        )
-    headroom = headrooms.pop()
-    if headroom is not None:
-        if headroom.xon_bytes != max(0, headroom.reserved_bytes - headroom.xon_offset_bytes):
-            raise FabricError(
-                subject,
-                f"its pauses must end at {headroom.xon_bytes} bytes wherever they began, but NVUE sets only how far "
-                "below that they end",
-                "set roce_switch_asic to the switch's Spectrum; in roce_asics, omit xon_bytes",
-            )
-        pfc_tree["port-buffer"] = headroom.reserved_bytes + headroom.xoff_bytes
-        pfc_tree["xoff-threshold"] = headroom.reserved_bytes
-        pfc_tree["xon-threshold"] = headroom.xon_offset_bytes
+    if wanted.cable_m is not None:
+        pfc_tree["cable-length"] = wanted.cable_m
     return pfc_tree
 
 

@@ -54,7 +54,7 @@ def apart(node: Any) -> Any:
 
 
 @pytest.mark.parametrize("running", FOREIGN)
-@pytest.mark.parametrize("changes", [{}, {"pfc": (), "headroom": (None,) * 8, "watchdog": None}])
+@pytest.mark.parametrize("changes", [{}, {"pfc": (), "cable_m": None, "watchdog": None}])
 def test_remediation_reaches_the_wanted_settings_and_keeps_other_settings(running, changes):
     wanted = reference(**changes)
     patch = cumulus.remediation(as_text(running), wanted)

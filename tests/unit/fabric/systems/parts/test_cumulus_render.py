@@ -35,7 +35,8 @@ def refused(wanted: Switch) -> str:
 
 
 def test_the_settings_of_the_reference():
-    tree = tree_of(switch())
+    headroom = at(NOTHING, _3=Headroom(19_456, 38_912, 19_456, 0))  # only alpha is the system's to set
+    tree = tree_of(switch(headroom=headroom))
     profiles = {
         section: next(iter(tree["qos"][section]))
         for section in ("mapping", "egress-scheduler", "congestion-control", "pfc")
@@ -83,9 +84,7 @@ def test_the_settings_of_the_reference():
                     "switch-priority": {"3": {}},
                     "rx": "enable",
                     "tx": "enable",
-                    "port-buffer": 58368,
-                    "xoff-threshold": 19456,
-                    "xon-threshold": 19456,
+                    "cable-length": 5,
                 }
             },
             "pfc-watchdog": {"polling-interval": 200, "robustness": 1},
@@ -130,31 +129,6 @@ def test_other_shares_are_refused(percent):
     )
 
 
-DIFFERENT = (
-    "leaf1: swp1: its priorities have different headroom, but NVUE keeps one for all lossless priorities of a port; "
-    "give each lossless priority, and no other, the same headroom"
-)
-HEADROOM = QOS.headroom[3]
-
-
-def paused(priorities: tuple[int, ...], **headrooms: Headroom | None) -> Switch:
-    return switch(pfc=priorities, headroom=at(NOTHING, **headrooms))
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        paused((3, 6), _3=HEADROOM, _6=replace(HEADROOM, xoff_bytes=1)),
-        paused((3, 6), _3=HEADROOM),
-        paused((3,), _3=HEADROOM, _6=HEADROOM),
-    ],
-)
-def test_different_headroom_of_a_ports_priorities_is_refused(wanted):
-    assert refused(wanted) == DIFFERENT
-
-
-@pytest.mark.parametrize("headroom", [HEADROOM, None])
-def test_two_priorities_may_have_one_headroom(headroom):
-    (profile,) = tree_of(paused((3, 6), _3=headroom, _6=headroom))["qos"]["pfc"].values()
-    assert profile["switch-priority"] == {"3": {}, "6": {}}
-    assert profile.get("port-buffer") == (58368 if headroom else None)
+def test_two_priorities_share_one_cable():
+    (profile,) = tree_of(switch(pfc=(3, 6)))["qos"]["pfc"].values()
+    assert (profile["switch-priority"], profile["cable-length"]) == ({"3": {}, "6": {}}, 5)
