@@ -9,10 +9,11 @@ neither a reader nor a row knows.
 
 Sources: sonic-buildimage 086b03bd70 (src/sonic-yang-models), sonic-swss (aclorch.h: rule actions); the schema of pyavd
 6.4 (eos_cli_config_gen) and the Arista user manual, "Quality of Service" and "Traffic Policy"; CiscoDevNet's
-terraform-provider-nxos 43d0c254 (gen/definitions) and the Nexus 9000 NX-OS QoS guide 10.5; Juniper/yang 24.4R1
-(junos-qfx-conf-class-of-service, -interfaces, -firewall, and those of Junos Evolved); Cumulus Linux 5.14 user guide,
-"Quality of Service"; the options of dellemc.enterprise_sonic 3.2.0; iproute2
-ee2a4a86 (tc/q_*.c, m_*.c), libnftables-json(5), iptables-extensions(8).
+terraform-provider-nxos 43d0c254 (gen/definitions; from memory: the words of its high_multicast_priority) and the Nexus
+9000 NX-OS QoS guide 10.5; Juniper/yang 24.4R1 (junos-qfx-conf-class-of-service, -interfaces, -firewall, and those of
+Junos Evolved); Cumulus Linux 5.14 user guide, "Quality of Service", and NVUE reference, "QoS" and "Packet Trimming";
+the options of dellemc.enterprise_sonic 3.2.0; tc(8), iproute2 ee2a4a86 (tc/q_*.c, m_*.c), libnftables-json(5),
+iptables-extensions(8).
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ NXOS = Rules(
     (r"service-policy |(vlan configuration|interface) \S+ service-policy |qos ", CLASS),
     (r"hardware qos burst-detect", None),
     (r"no buffer-boost$", BUFFER),
-    (r"hardware \S*multicast-priority", QUEUE),
+    (r"hardware .*multicast-priority", QUEUE),
     (r"system jumbomtu (?!9216$)", SIZE),
     (r"hardware (qos|profile (buffer|pfc|burst))|congestion-control ", BUFFER),
 )
