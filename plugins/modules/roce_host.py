@@ -125,11 +125,13 @@ before:
   returned: without O(restore)
   type: dict
 applications:
-  description: The applications whose packets the proof of the path follows, each with C(name), C(tos), C(queue_pairs).
-  returned: with O(nccl) and without O(restore)
+  description: >-
+    The applications whose packets the proof of the path follows, each with C(name), C(tos), C(queue_pairs) and, if it
+    is set, C(gid_index). Without O(nccl), NCCL as C(/etc/nccl.conf) has it, if that has C(NCCL_IB_TC).
+  returned: without O(restore)
   type: list
   elements: dict
-  sample: [{"name": "NCCL", "tos": 106, "queue_pairs": 16}]
+  sample: [{"name": "NCCL", "tos": 106, "queue_pairs": 16, "gid_index": 3}]
 cannot:
   description: By RDMA device and setting, why it cannot follow the policy.
   returned: when O(now) and O(nics)

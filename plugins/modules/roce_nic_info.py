@@ -38,6 +38,11 @@ nics:
     - C(cm_tos) is the ToS byte of RDMA-CM's connections, C(forced_tos) the one that the device sets for all packets.
     - C(may_mark) is true if the DSCP that a function sets determines the priority of its packets.
     - C(cannot) gives, by setting, the reason why the function does not have or show it.
+    - C(gids) has, by index, the version of RoCE and the kind of address of each GID, such as V(RoCE v2, IPv4).
+    - C(vfs) are the virtual functions of a physical function with C(mac), C(vlan) and its priority C(qos), the
+      C(mode) of the NIC's embedded switch and the VF's C(representor) in it; C(vfs_unread) says why they cannot be
+      read.
+    - C(uncovered) are other ports of the same card with an active Ethernet link, whose RDMA devices were not named.
   returned: success
   type: dict
 cannot:
@@ -62,7 +67,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, persistence, read
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import context, ensure, persistence, read
 
 
 def main() -> None:
@@ -73,7 +78,7 @@ def main() -> None:
     def look() -> Outcome:
         named = module.params["nics"]
         found, left_out = read.names(system) if named is None else (named, {})
-        seen = read.read(system, found)
+        seen = context.read(system, found)
         return Outcome(
             facts={
                 "nics": {name: ensure.shown(one) for name, one in seen.items()},

@@ -33,8 +33,9 @@ options:
   applications:
     description:
       - By host, a list of the applications that send from it, each with C(name), C(tos) (the whole byte, as in
-        C(NCCL_IB_TC)) and, if known, C(queue_pairs), the number per connection. Names of hosts stand for
-        C(roce_host_applications) of each.
+        C(NCCL_IB_TC)) and, if known, C(queue_pairs), the number per connection, and C(gid_index), which is checked
+        against the GIDs of the host's NICs. Names of hosts stand for C(roce_host_applications) of each.
+      - A host without any is a fault, unless it is the hypervisor of O(guests).
     type: dict
     default: {}
   paths:
@@ -92,11 +93,14 @@ message:
   type: str
   sample: "leaf1 Ethernet0, in: DSCP 26 is traffic class 3: wanted 3, seen 1: RoCE shares a class with other traffic"
 first_fault:
-  description: The first broken hop; null if there is none.
+  description: >-
+    The first broken hop; null if there is none. C(rail) is its rail, or its plane with all NICs that its switches
+    serve; "" where each switch serves all NICs.
   returned: success
   type: dict
   sample:
     where: leaf1 Ethernet0, in
+    rail: rail mlx5_0
     what: DSCP 26 is traffic class 3
     wanted: 3
     seen: 1
@@ -113,6 +117,7 @@ unseen:
   elements: dict
   sample:
     - where: leaf1 Ethernet1/1, in
+      rail: ""
       what: priority 3 has headroom
       wanted: 38912
       reason: NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed

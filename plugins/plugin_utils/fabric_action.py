@@ -34,6 +34,7 @@ VALUES: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "nics_wanted": lambda variables: nics_of(variables.get("roce_host_planned")),
     "running_before": lambda variables: variables.get("__roce_switch_backup"),
     "nics_before": lambda variables: nics_of(variables.get("__roce_switch_nics_before")) or {},
+    "guests": lambda variables: variables.get("gpu_guest_host"),
     "applications": lambda variables: variables.get("roce_host_applications", []),
 }
 # Options that a host may lack; the module checks the others.

@@ -60,7 +60,7 @@ def _proved(params: Mapping[str, Any], running: Mapping[str, Any]) -> list[Claim
     if not running:
         wanted_switches({**params, "hosts": None})  # refuses a wrong policy or inventory, as prove does
         return []
-    return prove({**params, "name": NAME, "running": running, "applications": {}})[0].claims
+    return prove({**params, "name": NAME, "running": running, "applications": None})[0].claims
 
 
 def _named(device: str, reason: str) -> str:

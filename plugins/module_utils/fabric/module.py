@@ -19,6 +19,7 @@ def fabric_arguments(**arguments: Any) -> dict[str, Any]:
         "running": {"type": "dict", "required": True},
         "hosts": {"type": "dict"},
         "nics": {"type": "dict", "default": {}},
+        "guests": {"type": "dict", "default": {}},
         **arguments,
     }
 

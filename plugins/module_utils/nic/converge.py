@@ -9,7 +9,10 @@ from base64 import b64decode, b64encode
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import nccl_conf
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import ALL
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
@@ -25,7 +28,8 @@ CONF_MODE = 0o644
 def converge(system: System, options: dict[str, Any], check: bool = False) -> Outcome:
     """Bring the host to the options of the module ``roce_host``. Raises HostError, before a change for invalid options.
 
-    Facts: ``nics`` and ``cannot`` (see ``ensure``), ``before`` (what ``restored`` takes), ``applications``.
+    Facts: ``nics`` and ``cannot`` (see ``ensure``), ``before`` (what ``restored`` takes), ``applications``: NCCL with
+    the wanted settings, or without these with the settings of the file, if it has a traffic class.
     """
     nics = options["nics"]
     settings = {} if nics is None else ensure.settings(options["policy"], nics, options["rdma_class"])
@@ -44,6 +48,10 @@ def converge(system: System, options: dict[str, Any], check: bool = False) -> Ou
         if whole:
             outcome = outcome.and_then(_write_nccl_conf(system, nccl_conf.text(nccl).encode(), check))
         outcome.facts["applications"] = [_application(nccl)]
+        outcome.facts["warnings"] = _gid_warnings(outcome.facts)
+    else:
+        conf = nccl_conf.settings_in(system.read(CONF) or "")
+        outcome.facts["applications"] = [_application(conf)] if conf.get("NCCL_IB_TC", "").isdecimal() else []
     outcome.facts["before"] = before
     return outcome
 
@@ -83,11 +91,21 @@ def _nccl(options: dict[str, Any]) -> dict[str, Any]:
 def _application(nccl: dict[str, Any]) -> dict[str, Any]:
     """Return NCCL as an application whose packets the proof of the path follows."""
     queue_pairs = str(nccl.get("NCCL_IB_QPS_PER_CONNECTION", 1))
+    gid_index = str(nccl.get("NCCL_IB_GID_INDEX", ""))
     return {
         "name": "NCCL",
         "tos": int(nccl["NCCL_IB_TC"]),
         "queue_pairs": int(queue_pairs) if queue_pairs.isdecimal() else 1,
+        **({"gid_index": int(gid_index)} if gid_index.isdecimal() else {}),
     }
+
+
+def _gid_warnings(facts: dict[str, Any]) -> list[str]:
+    """Return the NICs on which NCCL cannot use the GID of its settings; an address may be configured later."""
+    gid_index = facts["applications"][0].get("gid_index")
+    application = Application("NCCL", facts["applications"][0]["tos"], gid_index)
+    nics = {name: seen_of(name, reading, {}) for name, reading in facts.get("nics", {}).items()}
+    return [f"{finding}: {finding.reason}" for finding in nic_checks.gids(application, nics)]
 
 
 def _write_nccl_conf(system: System, content: bytes | None, check: bool) -> Outcome:

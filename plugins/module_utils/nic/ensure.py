@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stage
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import context, read
 
 Planned = dict[str, "tuple[Nic, dict[str, str]]"]
 # In iproute2 before 6.2, dcb takes the acknowledgement of its first request for the answer to its second. If the clock
@@ -70,7 +70,7 @@ def planned(request: dict[str, Any], seen: dict[str, Seen]) -> Planned:
 
 def ensure(system: System, request: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
     """Bring NICs to ``request`` (see ``settings``), up to ``stage`` (see ``stages``). Raises HostError."""
-    seen = read.read(system, list(request["nics"]))
+    seen = context.read(system, list(request["nics"]))
     return _bring(system, seen, planned(request, seen), check, stage)
 
 
@@ -111,7 +111,7 @@ def _bring(system: System, seen: dict[str, Seen], plans: Planned, check: bool, s
                     # A driver may refuse a buffer or queue without an error; its priority must then stay lossy.
                     _check_kept(name, wanted, read.read(system, [name])[name], settings_written, later)
                 _write(system, name, step, settings_written)
-        seen = read.read(system, list(want))
+        seen = context.read(system, list(want))
         for name, (wanted, _cannot) in want.items():
             _check_kept(name, wanted, seen[name], settings_written)
     outcome.facts["nics"] = {
@@ -123,13 +123,18 @@ def _bring(system: System, seen: dict[str, Seen], plans: Planned, check: bool, s
 
 
 def shown(seen: Seen) -> dict[str, Any]:
-    """Return a function as plain data: the fields of Nic, why some are missing, its driver, PCI address and speed."""
+    """Return a function as plain data: the fields of Nic, why some are missing, and the other fields of Seen."""
     return {
         **asdict(seen.nic),
         "cannot": dict(seen.cannot),
         "driver": seen.driver,
         "address": seen.address,
         "speed_gbit_s": seen.speed_gbit_s,
+        "mac": seen.mac,
+        "gids": list(seen.gids or ()),
+        "vfs": [asdict(vf) for vf in seen.vfs],
+        "vfs_unread": seen.vfs_unread,
+        "uncovered": list(seen.uncovered),
     }
 
 

@@ -96,12 +96,12 @@ def _interface(system: System, name: str) -> str:
     interfaces = [
         interface
         for interface in system.names(f"{DEVICES}/{name}/device/net")
-        if not REPRESENTOR.match(_quiet(system, f"{NETWORK}/{interface}/phys_port_name") or "")
+        if not REPRESENTOR.match(quiet(system, f"{NETWORK}/{interface}/phys_port_name") or "")
     ]
     if len(interfaces) != 1:  # software devices have no PCI device; other devices may have several interfaces
-        interfaces = [_quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
-    bond = _quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0")
-    members = _quiet(system, f"{NETWORK}/{bond}/bonding/slaves") if bond else None
+        interfaces = [quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
+    bond = quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0")
+    members = quiet(system, f"{NETWORK}/{bond}/bonding/slaves") if bond else None
     if members:
         raise HostError(
             f"{name}: it is one RDMA device over {bond}, the bond of {members}, of which only one would be set",
@@ -114,7 +114,7 @@ def _interface(system: System, name: str) -> str:
     return interfaces[0]
 
 
-def _quiet(system: System, path: str) -> str | None:
+def quiet(system: System, path: str) -> str | None:
     """Read a file that some drivers have but do not allow to be read."""
     try:
         return system.read(path)
@@ -123,7 +123,7 @@ def _quiet(system: System, path: str) -> str | None:
 
 
 def _number(system: System, path: str) -> int | None:
-    text = _quiet(system, path)
+    text = quiet(system, path)
     if text is None:
         return None
     if not re.fullmatch(r"-?\d+", text):

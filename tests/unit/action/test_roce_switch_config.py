@@ -17,6 +17,7 @@ HOSTVARS = {
     "leaf2": {"roce_switch_asic": "spectrum4", "roce_switch_headroom": [], "roce_switch_queue_buffer_bytes": 0},
     "gpu1": {"roce_host_nics": {"mlx5_0": {}}, "roce_host_read": {"nics": NIC}, "roce_host_planned": {"nics": {}}},
     "gpu2": {"roce_host_read": {"failed": True, "msg": "no answer"}, "roce_host_applications": [{"name": "NCCL"}]},
+    "vm1": {"gpu_guest_host": "gpu1"},
 }
 MODULES = [roce_switch_config, roce_fabric_proof, roce_path_info]
 
@@ -44,6 +45,7 @@ def test_names_stand_for_the_variables_of_switches_and_hosts(arguments, module):
         "hosts": ["gpu1", "leaf1"],
         "nics": ["gpu1"],
         "applications": ["gpu1", "gpu2"],
+        "guests": ["vm1", "gpu2"],
     }
     assert arguments(module, **given) == {
         "switches": {
@@ -54,6 +56,7 @@ def test_names_stand_for_the_variables_of_switches_and_hosts(arguments, module):
         "hosts": {"gpu1": {"mlx5_0": {}}, "leaf1": None},
         "nics": {"gpu1": NIC},
         "applications": {"gpu1": [], "gpu2": [{"name": "NCCL"}]},
+        "guests": {"vm1": "gpu1", "gpu2": None},
     }
     assert arguments(module, switches=[], nics_wanted=["gpu1"]) == {"switches": {}, "nics_wanted": {"gpu1": {}}}
 

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from messages import Mentions
 from nic_policy import NIC
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -36,6 +37,48 @@ def test_nccls_settings_follow_the_policy_and_are_written_once(host):
     assert with_nccl(system, **nccl).changed
     assert os.stat(system.path(CONF)).st_mode & 0o777 == 0o644
     assert not with_nccl(system, **nccl).changed
+
+
+def test_an_application_has_the_gid_that_nccl_is_told_to_use(host):
+    (application,) = with_nccl(host(), check=True, gid_index=3).facts["applications"]
+    assert application["gid_index"] == 3
+
+
+def test_a_gid_that_nccl_cannot_use_is_a_warning(host):
+    system = host()
+    port = "/sys/devices/pci0000:3a/0000:3b:00.0/infiniband/mlx5_0/ports/1"
+    for index, version in enumerate(("IB/RoCE v1", "RoCE v2")):
+        system.put(f"{port}/gids/{index}", "fd93:0000:0000:0000:0000:0000:0000:0001")
+        system.put(f"{port}/gid_attrs/types/{index}", version)
+
+    def warnings(gid_index):
+        return with_nccl(system, check=True, nics={"mlx5_0": NIC}, gid_index=gid_index).facts["warnings"]
+
+    assert [warnings(index) for index in (-1, 1)] == [[], []]
+    assert warnings(0) == [Mentions("mlx5_0", "RoCE v1", "NCCL_IB_GID_INDEX=1")]
+    assert warnings(3) == [Mentions("mlx5_0", "NCCL_IB_GID_INDEX=1")]
+
+
+@pytest.mark.parametrize(
+    ("content", "application"),
+    [
+        (
+            "# gpu_guest\nNCCL_IB_TC=106\nNCCL_IB_GID_INDEX=3\nNCCL_IB_QPS_PER_CONNECTION=16\n",
+            {"tos": 106, "queue_pairs": 16, "gid_index": 3},
+        ),
+        ("NCCL_IB_TC=104\nNCCL_IB_GID_INDEX=-1\n", {"tos": 104, "queue_pairs": 1}),
+        ("#NCCL_IB_TC=106\nNCCL_DEBUG=INFO\n", None),
+        ("NCCL_IB_TC\n", None),
+        ("", None),
+    ],
+)
+def test_nccls_settings_that_another_role_wrote_are_those_of_the_application(host, content, application):
+    system = host()
+    system.put(CONF, content)
+    options = {"policy": {}, "nics": None, "rdma_class": None, "nccl": None, "stage": "all", "now": True}
+    outcome = converge.converge(system, options)
+    assert outcome.facts["applications"] == ([{"name": "NCCL", **application}] if application else [])
+    assert (outcome.changed, system.read(CONF)) == (False, content.strip())
 
 
 @pytest.mark.parametrize("stage", ["less_pfc", "settings"])

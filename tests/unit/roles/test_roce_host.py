@@ -8,7 +8,11 @@ import pytest
 from playing import play_of_hosts
 
 WRITTEN = {
-    "policy": {"roce_policy": {"classes": {"roce": {"dscp": 24}}}, "roce_host_nccl": {"NCCL_DEBUG": "WARN"}},
+    "policy": {
+        "roce_policy": {"classes": {"roce": {"dscp": 24}}},
+        "roce_host_nccl": {"NCCL_DEBUG": "WARN"},
+        "roce_host_applications": [{"name": "NCCL", "tos": 0}, {"name": "NVSHMEM", "tos": 98}],
+    },
     "nccl-chooses": {"roce_host_gid_index": -1, "roce_host_queue_pairs": 0},
     "gpu-guest": {},
 }
@@ -51,6 +55,12 @@ def written(results, host):
 def test_the_nccl_file_has_the_settings_of_the_policy(results):
     settings = {"NCCL_DEBUG=WARN", "NCCL_IB_GID_INDEX=3", "NCCL_IB_QPS_PER_CONNECTION=16", "NCCL_IB_TC=98"}
     assert settings <= set(written(results, "policy"))
+
+
+def test_applications_of_the_inventory_are_kept_beside_nccl_as_it_is_written(results):
+    record = results["policy"]["Record the applications that the proof of the path follows"]
+    named = record["ansible_facts"]["roce_host_applications"]
+    assert [(app["name"], app["tos"]) for app in named] == [("NCCL", 98), ("NVSHMEM", 98)]
 
 
 def test_settings_that_nccl_chooses_itself_are_omitted(results):

@@ -98,3 +98,9 @@ def text(settings: Mapping[str, Any]) -> str:
             raise FabricError(CONF, f"the value of {name} is not one line", "give one line")
     lines = [f"{name}={value}" for name, value in sorted(settings.items())]
     return "\n".join(["# Written by sailloft.fleet; changes here are lost.", *lines, ""])
+
+
+def settings_in(content: str) -> dict[str, str]:
+    """Return the settings in the file's text, as NCCL reads it."""
+    lines = (line.partition("=") for line in content.splitlines() if not line.startswith("#"))
+    return {name: value for name, equals, value in lines if equals}

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
 
 NIC_FIELDS = [nic_field.name for nic_field in fields(Nic)]
 
@@ -43,11 +43,24 @@ def seen_of(subject: str, reading: Any, nics: dict[str, Seen], shared_buffer_rea
     if not isinstance(cannot, Mapping) or not all(isinstance(reason, str) and reason for reason in cannot.values()):
         raise _invalid_nic(subject, "'cannot' is not a dictionary of reasons by setting")
     values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
-    text = repr((values, cannot, shared_buffer_reason))
+    gids = record.data.get("gids")
+    if gids is not None and not (isinstance(gids, (list, tuple)) and all(isinstance(gid or "", str) for gid in gids)):
+        raise _invalid_nic(subject, "'gids' is not a list of kinds of GIDs")
+    text = repr((values, cannot, shared_buffer_reason, gids))
     if text not in nics:
         buffer_reason = {"own_buffer": shared_buffer_reason} if shared_buffer_reason else {}
-        nics[text] = Seen(nic_of(subject, reading), cannot={**cannot, **buffer_reason})
+        nics[text] = Seen(
+            nic_of(subject, reading), cannot={**cannot, **buffer_reason}, gids=None if gids is None else tuple(gids)
+        )
     return nics[text]
+
+
+def vfs_of(subject: str, reading: Any) -> list[VirtualFunction]:
+    """Return the VFs of a physical function from roce_nic_info's result. Raises FabricError."""
+    try:
+        return [VirtualFunction(**vf) for vf in Settings(FabricError, subject, reading).data.get("vfs") or ()]
+    except TypeError as error:
+        raise _invalid_nic(subject, error) from error
 
 
 def _read(subject: str, values: dict[str, Any]) -> Nic:

@@ -40,12 +40,31 @@ class Dcb:
 
 
 @dataclass(frozen=True)
+class VirtualFunction:
+    """A VF as the host of its physical function shows it.
+
+    ``vlan``: the VLAN that the NIC adds to its packets, 0 for none; ``qos``: the priority in these tags. ``mode``: of
+    the NIC's embedded switch ("legacy" or "switchdev"; None: unknown); ``representor``: the VF's interface in it.
+    """
+
+    index: int
+    mac: str | None
+    vlan: int = 0
+    qos: int = 0
+    mode: str | None = None
+    representor: str | None = None
+
+
+@dataclass(frozen=True)
 class Seen:
     """One function of a NIC as it was read.
 
     ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel driver ("mlx5_core").
     ``address``: the PCI address; ``parent``: a VF's physical function, where it can be seen.
     ``ecn_path``: the directory of the vendor driver's ECN settings; ``cnp_path``: the file with the CNPs' DSCP.
+    ``gids``: by index, the version of RoCE and the kind of address ("RoCE v2, IPv4"); None where they were not read.
+    ``vfs``: of a physical function; ``vfs_unread``: why they cannot be read. ``uncovered``: active Ethernet ports of
+    the same card whose RDMA devices were not named.
     """
 
     nic: Nic
@@ -57,3 +76,8 @@ class Seen:
     speed_gbit_s: int | None = None
     ecn_path: str = ""
     cnp_path: str = ""
+    mac: str | None = None
+    gids: tuple[str | None, ...] | None = None
+    vfs: tuple[VirtualFunction, ...] = ()
+    vfs_unread: str = ""
+    uncovered: tuple[str, ...] = ()

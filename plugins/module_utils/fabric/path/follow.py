@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Application,
@@ -24,6 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Reasons, fault, unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests import Carrier
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
@@ -33,36 +35,45 @@ APPLICATION, SENDER, SWITCH, RECEIVER, CNP, FABRIC = "application", "sender", "s
 AS_PLANNED = "as the policy says"
 NO_REASONS: Reasons = {}
 UNREAD = (fault("it was read back", "its settings", None, "nothing is known of it"),)
-NO_APPLICATION = "roce_host_applications names no application, so what its packets carry is not known"
+PLACE = "its packets are followed to a switch's port"
 
 
 @dataclass(frozen=True)
 class PathHost:
-    """A host's NICs by the names that links use, and the applications that send through them."""
+    """A host's NICs by the names that links use, and the applications that send through them; None: not asked for."""
 
     nics: Mapping[str, Seen] = field(default_factory=dict)
-    applications: tuple[Application, ...] = ()
+    applications: tuple[Application, ...] | None = ()
 
 
 @dataclass(frozen=True)
 class ReadBack:
     """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared.
 
-    ``undoing``: what can undo the policy, by switch and port; of the whole switch by switch and "".
+    ``undoing``: what can undo the policy, by switch and port; of the whole switch by switch and "". ``carriers``: the
+    ports of VFs. ``unknown``: NICs whose port is not known, with the reason; of a guest that was not read by guest and
+    "".
     """
 
     hosts: Mapping[str, PathHost]
     switches: Mapping[str, Switch]
     planned: Mapping[str, Switch] = field(default_factory=dict)
-    undoing: Mapping[End, tuple[Claim, ...]] = field(default_factory=dict)
+    undoing: Mapping[End, Sequence[Claim]] = field(default_factory=dict)
+    carriers: Mapping[End, Carrier] = field(default_factory=dict)
+    unknown: Mapping[End, str] = field(default_factory=dict)
 
 
 class Part(NamedTuple):
-    """One part of a path, its faults, and its settings that cannot be read."""
+    """One part of a path, its faults, and its settings that cannot be read.
+
+    ``checked``: false where no setting was. ``rail``: the rail or plane that it belongs to; "" without any.
+    """
 
     layer: str
     where: str
     findings: tuple[Claim, ...] = ()
+    checked: bool = True
+    rail: str = ""
 
     @property
     def faults(self) -> list[Claim]:
@@ -101,17 +112,45 @@ class Checker:
 
     def applications(self, host: str) -> Iterator[Part]:
         """Return the applications on ``host``, except those whose DSCP is another class's."""
-        if host in self.seen.hosts and not self._host(host).applications:
-            yield Part(APPLICATION, host, (unseen("an application's traffic class", self.rdma.tos, NO_APPLICATION),))
+        if host in self.seen.hosts and self._host(host).applications == ():
+            yield self._part(APPLICATION, host, nic_checks.no_application, self.rdma)
         other_dscps = [rdma_class.dscp for rdma_class in self.policy.classes if rdma_class != self.rdma]
-        for app in self._host(host).applications:
+        for app in self._host(host).applications or ():
             if dscp_of(app.tos) in other_dscps:
                 continue
-            yield self._part(APPLICATION, f"{host} {app.name}", nic_checks.application, app, self.rdma)
+            part = self._part(APPLICATION, f"{host} {app.name}", nic_checks.application, app, self.rdma)
+            yield part._replace(findings=(*part.findings, *nic_checks.gids(app, self._host(host).nics)))
 
     def sender(self, end: End) -> Part:
-        """Check a NIC that sends."""
-        return self._nic(SENDER, end, nic_checks.sender, self.rdma, self.policy)
+        """Check a NIC that sends; say where the port of a VF or of a guest's NIC is not known."""
+        if end in self.seen.unknown and not end.port:
+            return Part(SENDER, end.device, (unseen(PLACE, "its port", self.seen.unknown[end]),), checked=False)
+        part = self._nic(SENDER, end, nic_checks.sender, self.rdma, self.policy)
+        if end in self.seen.unknown:
+            return part._replace(findings=(*part.findings, unseen(PLACE, "its port", self.seen.unknown[end])))
+        return part
+
+    def virtual_function(self, layer: str, end: End) -> Iterator[Part]:
+        """Check the VF of a guest's NIC on the host of its physical function."""
+        carrier = self.seen.carriers.get(end)
+        if carrier is not None:
+            place = f"{carrier.port} VF {carrier.vf.index}"
+            part = self._part(layer, place, nic_checks.virtual_function, carrier.vf, self.rdma)
+            yield part._replace(checked=not part.findings or bool(part.faults))
+
+    def is_whole(self, end: End) -> bool:
+        """Return true for a NIC that was read and is no VF."""
+        seen = self._host(end.device).nics.get(end.port)
+        return seen is not None and not seen.nic.is_vf
+
+    def port_of(self, end: End) -> End:
+        """Return the end of a link that carries a NIC's packets: of a VF that of its physical function.
+
+        Raises FabricError where it is not known.
+        """
+        if end in self.seen.unknown:
+            raise FabricError(f"NIC {end}", self.seen.unknown[end], "name another NIC, or correct this")
+        return self.seen.carriers[end].port if end in self.seen.carriers else end
 
     def receiver(self, end: End) -> Part:
         """Check a NIC that receives, and answers with CNPs."""
@@ -138,7 +177,7 @@ class Checker:
     def undoing(self, end: End) -> Iterator[Part]:
         """Yield a part if something can undo the policy on a port, or on a whole switch (port "")."""
         if end in self.seen.undoing:
-            yield Part(SWITCH, str(end).strip(), self.seen.undoing[end])
+            yield Part(SWITCH, str(end).strip(), tuple(self.seen.undoing[end]))
 
     def ecmp(self, switch: str) -> Iterator[Part]:
         """Check how a switch spreads flows, and what can undo its policy.
@@ -235,10 +274,17 @@ def _not_held(system: SwitchSystem | None) -> Reasons:
 
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
-    """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back."""
-    hops = fabric.shortest_hops(start, goal)
-    hops_back = fabric.shortest_hops(goal, start)
-    parts = [*checker.applications(start.device), *checker.undoing(start), checker.sender(start)]
+    """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back.
+
+    The NIC of a guest is followed over its VF and the physical function to the port.
+    """
+    first, last = checker.port_of(start), checker.port_of(goal)
+    hops = fabric.shortest_hops(first, last)
+    hops_back = fabric.shortest_hops(last, first)
+    parts = [*checker.applications(start.device)]
+    if first != start:
+        parts += [checker.sender(start), *checker.virtual_function(SENDER, start)]
+    parts += [*checker.undoing(first), checker.sender(first)]
     entered_ports: set[End] = set()
     left_ports: set[End] = set()
     for hop in hops:
@@ -250,10 +296,12 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
         if egress not in left_ports:
             left_ports.add(egress)
             parts += [*checker.undoing(egress), checker.egress(egress)]
-    parts += [*checker.link(fabric.peer[goal], goal), *checker.undoing(goal), checker.receiver(goal)]
+    parts += [*checker.link(fabric.peer[last], last), *checker.undoing(last), checker.receiver(last)]
+    if last != goal:
+        parts += [*checker.virtual_function(RECEIVER, goal), checker.receiver(goal)]
     for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
-    return _deduplicated([*parts, checker.reactor(start)])
+    return _deduplicated([*parts, checker.reactor(first)])
 
 
 def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
@@ -264,8 +312,12 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
-    for host in fabric.hosts():
+    guest_ends = sorted({*checker.seen.carriers, *checker.seen.unknown} - {*nics})
+    for host in dict.fromkeys([*fabric.hosts(), *(end.device for end in guest_ends)]):
         yield from _deduplicated(checker.applications(host))
+    for end in guest_ends:
+        yield checker.sender(end)
+        yield from checker.virtual_function(SENDER, end)
     for nic in nics:
         yield from checker.undoing(nic)
         yield checker.sender(nic)
@@ -278,10 +330,12 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
         yield from checker.undoing(port)
         yield checker.ingress(port)
         yield checker.egress(port)
-    yield from map(checker.receiver, nics)
+    # A VF receives through its port, a whole NIC of a guest by itself.
+    receivers = [*nics, *filter(checker.is_whole, guest_ends)]
+    yield from map(checker.receiver, receivers)
     for port in ports:
         yield from checker.cnp(port, port)
-    yield from map(checker.reactor, nics)
+    yield from map(checker.reactor, receivers)
 
 
 def deadlock(fabric: Fabric, checker: Checker) -> Part:
@@ -313,17 +367,16 @@ def deadlock(fabric: Fabric, checker: Checker) -> Part:
 def claims(parts: Iterable[Part], source: str) -> list[Claim]:
     """Return the parts as claims of a proof.
 
-    A part without faults is one claim; otherwise each fault is a claim, with its consequence. Each setting that cannot
-    be read is a claim marked as not applicable.
+    A part that was checked and has no faults is one claim; otherwise each fault is a claim, with its consequence. Each
+    setting that cannot be read is a claim marked as not applicable.
     """
     claims_made = []
     for part in parts:
-        if not part.faults:
-            claims_made.append(
-                Claim(part.layer, f"{part.where}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source)
-            )
+        place = f"{part.where} ({part.rail})" if part.rail else part.where
+        if not part.faults and part.checked:
+            claims_made.append(Claim(part.layer, f"{place}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source))
         claims_made += [
-            replace(finding, layer=part.layer, claim=f"{part.where}: {finding.claim}", source=source)
+            replace(finding, layer=part.layer, claim=f"{place}: {finding.claim}", source=source)
             for finding in part.findings
         ]
     return claims_made

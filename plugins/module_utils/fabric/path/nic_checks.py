@@ -8,11 +8,12 @@ is as the policy says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, dscp_of, ecn_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NEEDED
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.programs import to_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
     pfc_of_class,
     pfc_of_others,
@@ -27,6 +28,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
 NOT_IN_A_GUEST = "a guest does not see what the physical function of its VF trusts"
+ROUTED_GIDS = "RoCE v2, IPv4", "RoCE v2, IPv6"
+
+
+def no_application(rdma: RdmaClass) -> Iterator[Claim]:
+    """Return the finding for a host without a named application."""
+    yield fault(
+        "the traffic class of its application is named",
+        rdma.tos,
+        None,
+        "what its packets carry is not known; name what sends from it in roce_host_applications, as in "
+        f"[{{name: NCCL, tos: {rdma.tos}}}]",
+    )
 
 
 def application(app: Application, rdma: RdmaClass) -> Iterator[Claim]:
@@ -36,16 +49,20 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Claim]:
             f"{app.name} asks for DSCP {rdma.dscp} (ToS {rdma.tos})",
             rdma.tos,
             app.tos,
-            f"its packets carry DSCP {dscp_of(app.tos)} and use another class than {rdma.name} on every hop",
+            f"its packets carry DSCP {dscp_of(app.tos)} and use another class than {rdma.name} on every hop"
+            + to_set(app.name, "traffic_class", rdma.tos),
         )
     elif ecn_of(app.tos) != rdma.ect:
         yield fault(
             f"{app.name} asks for an ECN-capable transport (ToS {rdma.tos})",
             rdma.tos,
             app.tos,
-            "a congested queue drops its packets instead of marking them"
-            if ecn_of(app.tos) == 0
-            else "its packets already carry a mark that only the network should set",
+            (
+                "a congested queue drops its packets instead of marking them"
+                if ecn_of(app.tos) == 0
+                else "its packets already carry a mark that only the network should set"
+            )
+            + to_set(app.name, "traffic_class", rdma.tos),
         )
     several = f"{app.name} uses several queue pairs for a connection"
     if app.queue_pairs is None:
@@ -53,6 +70,46 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Claim]:
     elif app.queue_pairs == 1:
         yield fault(
             several, "2 or more", 1, "each connection has one UDP source port, and so ECMP keeps it on one path"
+        )
+
+
+def gids(app: Application, nics: Mapping[str, Seen]) -> Iterator[Claim]:
+    """Check the GID that the application uses on each NIC of its host; the NIC's own choice is not checked."""
+    if app.gid_index is None:
+        return
+    for name, seen in nics.items():
+        uses = f"GID {app.gid_index} of {name} is RoCE v2 of an address that is routed"
+        if seen.gids is None:
+            yield unseen(uses, ROUTED_GIDS[0], "its GIDs were not read")
+            continue
+        gid = seen.gids[app.gid_index] if app.gid_index < len(seen.gids) else None
+        if not (gid or "").startswith(ROUTED_GIDS):
+            routed = [index for index, other in enumerate(seen.gids) if (other or "").startswith(ROUTED_GIDS)]
+            yield fault(
+                uses,
+                ROUTED_GIDS[0],
+                gid,
+                f"{app.name}'s connections fail or carry no DSCP; "
+                + (f"{name} has such a GID at {', '.join(map(str, routed))}" if routed else f"{name} has none: no IP?")
+                + "".join(to_set(app.name, "gid_index", index) for index in routed[:1]),
+            )
+
+
+def virtual_function(vf: VirtualFunction, rdma: RdmaClass) -> Iterator[Claim]:
+    """Check what the NIC does to the packets of a VF, as its host shows it."""
+    keeps = "the NIC leaves the priority of the VF's packets"
+    if vf.mode != "legacy":
+        reason = "the mode of the NIC's embedded switch is not shown"
+        if vf.mode:
+            representor = vf.representor or "its missing representor"
+            reason = f"in {vf.mode} mode, the rules of tc and Open vSwitch at {representor} decide, and were not read"
+        yield unseen(keeps, rdma.priority, f"not known beyond VF {vf.index}: {reason}")
+    elif vf.qos not in (0, rdma.priority):
+        yield fault(
+            keeps,
+            rdma.priority,
+            f"VLAN {vf.vlan} with priority {vf.qos}",
+            "packets leave with this priority in their tag, whatever their DSCP: set the VF's VLAN without qos",
         )
 
 
@@ -94,8 +151,10 @@ def reactor(seen: Seen, rdma: RdmaClass) -> Iterator[Claim]:
 
 
 def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
-    """Check the NIC that receives RoCE packets and answers marked ones with CNPs."""
+    """Check the NIC that receives RoCE packets and answers marked ones with CNPs; of a known VF its port does."""
     yield from _nic(seen, rdma, policy)
+    if seen.parent is not None:
+        return
     if not seen.nic.is_vf:
         yield from _buffer(seen, rdma, policy)
     claim = f"the notification point of priority {rdma.priority} is on"
@@ -147,9 +206,9 @@ def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
 def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the settings that every NIC needs, whether it sends or receives."""
     nic = seen.nic
-    if nic.is_vf and "trust" in seen.cannot:
+    if seen.parent is None and nic.is_vf and "trust" in seen.cannot:
         yield unseen("its port has the policy", "the policy's settings", seen.cannot["trust"])
-    else:
+    elif seen.parent is None:
         yield from _nic_port(seen, rdma, policy)
     carries = f"the MTU carries RoCE packets of {policy.path_mtu_bytes} bytes"
     if nic.ip_mtu_bytes is None or nic.ip_mtu_bytes < policy.roce_packet_bytes:

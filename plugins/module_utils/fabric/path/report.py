@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -20,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     Part,
@@ -31,6 +32,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     follow,
     survey,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests import (
+    GuestPorts,
+    read_guests,
+    unread_guests,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
     buffers_of,
@@ -55,6 +62,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
 
 SOURCE = "as read back"
+NO_SPEED = "the driver shows no speed: the link is down, or has none"
+COVERED = "each active port of the card is a NIC of the inventory"
+UNCOVERED = "NCCL uses all active RDMA devices, and these have no policy; add them to roce_host_nics, or take them down"
+RAIL, STRAY = "its cable is at a switch of its rail", "its flows share switches with another rail, or take a longer way"
 NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left to its driver"
 
 
@@ -71,7 +82,7 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
             held_claims[part.layer] = claims([part], SOURCE)
         claims_made += claims([part], SOURCE) if part.findings else held_claims[part.layer]
         for finding in part.findings:
-            data = {"where": part.where, "what": finding.claim, "wanted": finding.wanted}
+            data = {"where": part.where, "rail": part.rail, "what": finding.claim, "wanted": finding.wanted}
             if finding.holds is None:
                 unseen.append({**data, "reason": finding.reason})
             else:
@@ -99,23 +110,38 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     fabric = Fabric(links_of(specs), [spec.name for spec in specs])
     switches = parse_running(params["running"], params["switches"])
     planned = plan(policy, specs, buffers_of(switches))
+    guests = read_guests(params.get("guests"))
+    hosts, guest_ports = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
+    rails = Rails(fabric, {end: carrier.port for end, carrier in guest_ports.carriers.items()})
+    ports = _ports_of_nics(specs, params["nics"])
+    for end, switch, rail_leaves in rails.strays():
+        ports.setdefault(end, []).append(fault(RAIL, fold(rail_leaves), switch, STRAY))
     seen = ReadBack(
-        _hosts(params["nics"], params["applications"], params["hosts"]),
+        hosts,
         _share_equal_ports(switches),
         planned if params["thresholds"] else {},
         {
             **_undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {}),
-            **_slow_nics(specs, params["nics"]),
+            **ports,
+        },
+        guest_ports.carriers,
+        {
+            **guest_ports.unknown,
+            **{End(guest, ""): reason for guest, reason in unread_guests(fabric, guests, params["nics"])},
         },
     )
     for rdma in _classes(policy, params["rdma_class"]):
-        checker = Checker(policy, rdma, seen)
-        if params["paths"]:
-            for number, path in enumerate(params["paths"]):
-                yield from follow(fabric, *_ends(number, path), checker)
-        else:
-            yield from survey(fabric, checker)
-        yield deadlock(fabric, checker)
+        for part in _parts(fabric, params["paths"], Checker(policy, rdma, seen)):
+            rail = rails.title(part.where)
+            yield part._replace(rail=rail) if rail else part
+
+
+def _parts(fabric: Fabric, paths: list[Any], checker: Checker) -> Iterator[Part]:
+    for number, path in enumerate(paths):
+        yield from follow(fabric, *_ends(number, path), checker)
+    if not paths:
+        yield from survey(fabric, checker)
+    yield deadlock(fabric, checker)
 
 
 def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
@@ -130,41 +156,48 @@ def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
 
 def _undoing(
     specs: list[SwitchSpec], switches: Mapping[str, Switch], planned: Mapping[str, Switch], running: Mapping[str, Any]
-) -> dict[End, tuple[Claim, ...]]:
+) -> dict[End, list[Claim]]:
     """Return what can undo the policy, by switch and port; of the whole switch by switch and "".
 
     ``running``: the texts to compare with the plan in settings that the terms of ``qos`` do not distinguish, unless one
     is the plan itself, which lacks what the image has.
     """
-    faults: dict[End, tuple[Claim, ...]] = {}
+    faults: dict[End, list[Claim]] = {}
     for spec in specs:
         seen = switches.get(spec.name)
         for ports, *texts in problems(seen, spec.speeds_gbit_s) if seen else ():
             for port in ports or ("",):
-                end = End(spec.name, port)
-                faults[end] = (*faults.get(end, ()), fault(*texts))
+                faults.setdefault(End(spec.name, port), []).append(fault(*texts))
         text = running.get(spec.name)
         if seen is None or text is None or text == spec.system.render(planned[spec.name]):
             continue
         if not differences(planned[spec.name], seen, spec.system.not_held):
             for change in left_to_change(planned, running_texts({spec.name: text}), spec.name):
                 finding = fault(change["what"], change["wanted"], change["seen"], "the plan does not hold without it")
-                faults[End(spec.name, "")] = (*faults.get(End(spec.name, ""), ()), finding)
+                faults.setdefault(End(spec.name, ""), []).append(finding)
     return faults
 
 
-def _slow_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, tuple[Claim, ...]]:
-    """Return the NICs whose link has another speed than the inventory says."""
-    faults: dict[End, tuple[Claim, ...]] = {}
+def _ports_of_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, list[Claim]]:
+    """Return NICs whose link has another speed than the inventory says, or whose card has ports without the policy."""
+    findings: dict[End, list[Claim]] = {}
     for spec in specs:
         for port in spec.ports.values():
             peer = port.peer
             reading = (nics.get(peer.name) or {}).get(peer.port) if peer and peer.kind == HOST else None
-            speed = reading.get("speed_gbit_s") if isinstance(reading, Mapping) else None
-            if peer and speed not in (None, port.speed_gbit_s):
-                texts = LINE_RATE, f"{port.speed_gbit_s} Gbit/s", f"{speed} Gbit/s", LINE_RATE_WRONG
-                faults[End(peer.name, peer.port)] = (fault(*texts),)
-    return faults
+            if not peer or not isinstance(reading, Mapping):
+                continue
+            end, wanted = End(peer.name, peer.port), f"{port.speed_gbit_s} Gbit/s"
+            speed = reading.get("speed_gbit_s", port.speed_gbit_s)
+            if speed is None:
+                findings.setdefault(end, []).append(unseen(LINE_RATE, wanted, NO_SPEED))
+            elif speed != port.speed_gbit_s:
+                texts = LINE_RATE, wanted, f"{speed} Gbit/s", LINE_RATE_WRONG
+                findings.setdefault(end, []).append(fault(*texts))
+            uncovered = [name for name in reading.get("uncovered") or () if name not in nics[peer.name]]
+            if uncovered:
+                findings.setdefault(end, []).append(fault(COVERED, "none", uncovered, UNCOVERED))
+    return findings
 
 
 def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
@@ -202,25 +235,44 @@ def _ends(number: int, path: Any) -> tuple[End, End]:
     return ends[0], ends[1]
 
 
-def _hosts(
-    nics: Mapping[str, Any], applications: Mapping[str, Any], inventory: Mapping[str, Any] | None
-) -> dict[str, PathHost]:
-    for name in applications:
+def _hosts(params: Mapping[str, Any], guests: Mapping[str, str]) -> dict[str, PathHost]:
+    """Return the hosts that were read. A hypervisor without applications is not asked for them: its guests send."""
+    nics, applications, inventory = params["nics"], params["applications"], params["hosts"]
+    for name in applications or ():
         if name not in nics:
             raise FabricError(
                 f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
             )
     nics_read: dict[str, Seen] = {}
-    return {
-        name: PathHost(
+    hypervisors = {*guests.values()}
+    hosts = {}
+    for name, nics_of_host in nics.items():
+        sending = tuple(_application(f"host {name}", data) for data in (applications or {}).get(name) or ())
+        hosts[name] = PathHost(
             {
                 nic: seen_of(f"host {name}: NIC {nic}", data, nics_read, _shared_buffer_reason(inventory, name, nic))
                 for nic, data in Settings(FabricError, f"host {name}", nics_of_host).data.items()
             },
-            tuple(_application(f"host {name}", application) for application in applications.get(name) or ()),
+            None if applications is None or (not sending and name in hypervisors) else sending,
         )
-        for name, nics_of_host in nics.items()
-    }
+    return hosts
+
+
+def _with_ports(
+    fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any], hosts: Mapping[str, PathHost]
+) -> tuple[dict[str, PathHost], GuestPorts]:
+    """Return the hosts, whose VFs have their physical functions, and what is known of the ports of these."""
+    guest_ports = GuestPorts(fabric, guests, readings)
+    physical_functions = {End(name, nic): seen for name, host in hosts.items() for nic, seen in host.nics.items()}
+    return {
+        name: replace(
+            host,
+            nics={
+                nic: guest_ports.with_port(End(name, nic), seen, physical_functions) for nic, seen in host.nics.items()
+            },
+        )
+        for name, host in hosts.items()
+    }, guest_ports
 
 
 def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str | None:
@@ -230,6 +282,11 @@ def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: s
 
 
 def _application(subject: str, settings: Any) -> Application:
-    checks = {"name": values.text, "tos": values.within(0, 255), "queue_pairs": values.within(1, 1 << 16)}
+    checks = {
+        "name": values.text,
+        "tos": values.within(0, 255),
+        "queue_pairs": values.within(1, 1 << 16),
+        "gid_index": values.within(0, 255),
+    }
     application: Application = Settings(FabricError, f"{subject}: application", settings).load(Application, checks)
     return application

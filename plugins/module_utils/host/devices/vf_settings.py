@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
@@ -35,10 +36,11 @@ def _guid(value: Any) -> str:
     return text.lower()
 
 
-def _vlan(item: dict[str, Any]) -> int:
+def _of_vlan(key: str, item: dict[str, Any]) -> int:
+    """Return the number of a VF's VLAN ("vlan") or its priority ("qos"), which are reported unless they are 0."""
     # Kernels before 4.9 have no list.
     first = (item.get("vlan_list") or [item])[0]
-    return int(first.get("vlan", 0))
+    return int(first.get(key, 0))
 
 
 def _reported(*keys: str) -> Callable[[dict[str, Any]], Any]:
@@ -66,7 +68,7 @@ OF_ONE_VF = {
 OF_EVERY_VF = {
     "trust": Setting(bool, values.flag, "trust", _reported("trust")),
     "spoof_check": Setting(bool, values.flag, "spoofchk", _reported("spoofchk")),
-    "vlan": Setting(int, values.within(0, VLAN_MAX), "vlan", _vlan),
+    "vlan": Setting(int, values.within(0, VLAN_MAX), "vlan", partial(_of_vlan, "vlan")),
     "link_state": Setting(str, values.among(*LINK_STATES), "state", _reported("link_state"), LINK_STATES),
     "min_tx_mbps": Setting(
         int, values.within(0, RATE_MAX), "min_tx_rate", lambda item: item.get("rate", {}).get("min_tx")
@@ -84,7 +86,10 @@ NOT_IN_SWITCHDEV = ("trust", "spoof_check", "vlan", "link_state")
 
 @dataclass(frozen=True)
 class Link:
-    """A physical function's network interface, and the settings of its VFs by index; None: not reported."""
+    """A physical function's network interface, and the settings of its VFs by index; None: not reported.
+
+    Each VF also has ``vlan_qos``: the priority in the tags of its VLAN, which is not a setting of ``gpu_host_sriov``.
+    """
 
     interface: str
     kind: str  # "ether" or "infiniband"
@@ -96,8 +101,8 @@ class Link:
 def read(system: System, address: str) -> Link:
     """Read the interface of a physical function, and its VFs. Raises HostError."""
     # In switchdev mode the representors of its VFs are interfaces of the same PCI device.
-    links = [_link(system, interface) for interface in interfaces(system, address)]
-    uplink = next((link for link in links if not link.representor), None)
+    links = [link(system, interface) for interface in interfaces(system, address)]
+    uplink = next((one for one in links if not one.representor), None)
     if uplink is None:
         raise HostError(
             f"sriov: {address} has no network interface, which is needed to configure its VFs",
@@ -139,21 +144,25 @@ def interfaces_of(batch: str) -> list[str]:
     return list(dict.fromkeys(COMMAND.findall(batch)))
 
 
-def _link(system: System, interface: str) -> Link:
+def link(system: System, interface: str) -> Link:
+    """Read a network interface, and the VFs of its function. Raises HostError."""
     answer = system.run(["ip", "-j", "-d", "link", "show", "dev", interface])
     try:
-        link = json.loads(answer)[0]
+        report = json.loads(answer)[0]
         return Link(
             interface,
-            link.get("link_type", "ether"),
+            report.get("link_type", "ether"),
             # Reported only if it differs from the address: a member of a bond has the bond's address.
-            link.get("permaddr", link.get("address", "")),
+            report.get("permaddr", report.get("address", "")),
             {
-                item["vf"]: {name: setting.read(item) for name, setting in SETTINGS.items()}
-                for item in link.get("vfinfo_list", [])
+                item["vf"]: {
+                    **{name: setting.read(item) for name, setting in SETTINGS.items()},
+                    "vlan_qos": _of_vlan("qos", item),
+                }
+                for item in report.get("vfinfo_list", [])
             },
             # Linux Documentation/networking/switchdev.rst: representors are named pf0vf0, the uplink p0.
-            str(link.get("phys_port_name", "")).startswith("pf"),
+            str(report.get("phys_port_name", "")).startswith("pf"),
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise HostError(

@@ -25,9 +25,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, report, switch_checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
-    NO_APPLICATION,
     Checker,
     Part,
     PathHost,
@@ -132,7 +131,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     ports = [end for end in ends if end.device in fabric.switches]
     for host in sorted({end.device for end in nics}):
         if host in seen.hosts and not seen.hosts[host].applications:
-            found("application", host, [unseen("an application's traffic class", rdma.tos, NO_APPLICATION)])
+            found("application", host, nic_checks.no_application(rdma))
         for app in seen.hosts.get(host, PathHost()).applications:
             if dscp_of(app.tos) not in [rdma_class.dscp for rdma_class in POLICY.classes if rdma_class != rdma]:
                 found("application", f"{host} {app.name}", nic_checks.application(app, rdma))
@@ -222,7 +221,7 @@ def told(parts):
     faults, unseen = [], []
     for part in parts:
         for finding in part.findings:
-            common = {"where": part.where, "what": finding.claim, "wanted": finding.wanted}
+            common = {"where": part.where, "rail": "", "what": finding.claim, "wanted": finding.wanted}
             if finding.holds is None:
                 unseen.append({**common, "reason": finding.reason})
             else:

@@ -32,7 +32,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
             0,
             [
                 fault(
-                    "NCCL asks for DSCP 26 (ToS 106)",
+                    "mpi asks for DSCP 26 (ToS 106)",
                     106,
                     0,
                     "its packets carry DSCP 0 and use another class than roce on every hop",
@@ -43,7 +43,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
             110,
             [
                 fault(
-                    "NCCL asks for DSCP 26 (ToS 106)",
+                    "mpi asks for DSCP 26 (ToS 106)",
                     106,
                     110,
                     "its packets carry DSCP 27 and use another class than roce on every hop",
@@ -54,7 +54,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
             104,
             [
                 fault(
-                    "NCCL asks for an ECN-capable transport (ToS 106)",
+                    "mpi asks for an ECN-capable transport (ToS 106)",
                     106,
                     104,
                     "a congested queue drops its packets instead of marking them",
@@ -65,7 +65,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
             105,
             [
                 fault(
-                    "NCCL asks for an ECN-capable transport (ToS 106)",
+                    "mpi asks for an ECN-capable transport (ToS 106)",
                     106,
                     105,
                     "its packets already carry a mark that only the network should set",
@@ -75,7 +75,7 @@ SEVERAL = "NCCL uses several queue pairs for a connection"
     ],
 )
 def test_the_tos_of_an_application_is_the_classs(tos, findings):
-    assert list(nic_checks.application(Application("NCCL", tos, queue_pairs=2), ROCE)) == findings
+    assert list(nic_checks.application(Application("mpi", tos, queue_pairs=2), ROCE)) == findings
 
 
 def test_one_queue_pair_is_a_fault_and_an_unknown_number_is_unseen():

@@ -193,11 +193,19 @@ def test_a_nic_with_another_speed_than_the_inventory_is_named():
     assert (fault["where"], fault["wanted"], fault["seen"]) == ("gpu2 mlx5_0", "400 Gbit/s", "100 Gbit/s")
 
 
-def test_a_host_without_a_named_application_is_reported_as_unseen():
+def test_a_host_without_a_named_application_is_asked_for_its_traffic_class():
     request = params("eos", paths=[])
     del request["applications"]["gpu2"]
     result = report.checked(request)
-    assert result["holds"] is True
-    assert [finding["where"] for finding in result["unseen"] if "roce_host_applications" in finding["reason"]] == [
-        "gpu2"
-    ]
+    assert result["holds"] is False
+    (fault,) = result["faults"]
+    assert (fault["where"], fault["wanted"], fault["seen"]) == ("gpu2", 106, None)
+    assert fault["consequence"] == Mentions("roce_host_applications")
+
+
+def test_a_hypervisor_is_not_asked_for_an_application():
+    request = params("eos", paths=[], guests={"gpu2-vm": "gpu2", "vm9": None})
+    del request["applications"]["gpu2"]
+    result = report.checked(request)
+    assert result["faults"] == []
+    assert [finding["where"] for finding in result["unseen"] if "gpu2-vm" in finding["reason"]] == ["gpu2-vm"]

@@ -47,6 +47,7 @@ def test_a_vf_on_ethernet_is_read(server):
             "trust": True,
             "spoof_check": False,
             "vlan": 100,
+            "vlan_qos": 3,
             "link_state": "enable",
             "min_tx_mbps": 1000,
             "max_tx_mbps": 40000,

@@ -1,0 +1,114 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Rails and planes that follow from the links, and NICs at the switch of another one."""
+
+from __future__ import annotations
+
+import pytest
+from proof_requests import params as proof_request
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
+
+
+def rail_links(hosts=4, nics=2, leaf_of=lambda _host, nic: f"leaf{nic}"):
+    """Return the links of hosts to leaves, of each leaf to the spine of its rail, and of these to the core."""
+    links = [
+        (End(f"gpu{host}", f"mlx5_{nic}"), End(leaf_of(host, nic), f"h{host}-{nic}"))
+        for host in range(hosts)
+        for nic in range(nics)
+    ]
+    for nic in range(nics):
+        links.append((End(f"leaf{nic}", "up"), End(f"spine{nic}", "down")))
+        links.append((End(f"spine{nic}", "up"), End("core", f"down{nic}")))
+    return links
+
+
+def rails(links, carried_by=None):
+    switches = {end.device for link in links for end in link if not end.device.startswith(("gpu", "vm", "store"))}
+    return Rails(Fabric(links, switches), carried_by or {})
+
+
+@pytest.mark.parametrize(
+    ("place", "title"),
+    [
+        ("gpu2 mlx5_1", "rail mlx5_1"),
+        ("leaf0 h1-0, in", "rail mlx5_0"),
+        ("leaf1", "rail mlx5_1"),
+        ("spine1 down, out", "rail mlx5_1"),
+        ("core down0 - spine0 up", "rail mlx5_0"),
+        ("gpu0 mlx5_0 VF 3", "rail mlx5_0"),
+        ("core down0, in", ""),
+        ("gpu2 NCCL", ""),
+        ("lossless links", ""),
+    ],
+)
+def test_each_part_belongs_to_the_rail_of_its_switches(place, title):
+    assert rails(rail_links()).title(place) == title
+
+
+def test_switches_that_serve_several_nics_are_a_plane():
+    links = rail_links(nics=4, leaf_of=lambda _host, nic: f"leaf{nic % 2}")
+    assert rails(links).title("gpu0 mlx5_2") == "plane mlx5_[0,2]"
+
+
+def test_a_guest_belongs_to_the_rail_of_its_port():
+    made = rails(rail_links(), {End("vm1", "mlx5_7"): End("gpu1", "mlx5_1")})
+    assert made.title("vm1 mlx5_7") == "rail mlx5_1"
+    assert made.title("vm1 NCCL") == ""
+
+
+def test_switches_that_serve_all_nics_are_no_rails():
+    links = rail_links(leaf_of=lambda host, _nic: f"leaf{host % 2}")
+    assert [rails(links).title(place) for place in ("gpu0 mlx5_0", "leaf0", "spine1")] == ["", "", ""]
+    assert list(rails(links).strays()) == []
+
+
+def test_a_nic_at_the_switch_of_another_rail_is_named():
+    """The two cables of gpu3 are exchanged."""
+    links = rail_links(leaf_of=lambda host, nic: f"leaf{1 - nic if host == 3 else nic}")
+    assert list(rails(links).strays()) == [
+        (End("gpu3", "mlx5_1"), "leaf0", ["leaf1"]),
+        (End("gpu3", "mlx5_0"), "leaf1", ["leaf0"]),
+    ]
+
+
+def test_hosts_with_other_nics_may_be_cabled_in_another_way():
+    links = [*rail_links(), (End("store1", "mlx5_1"), End("leaf0", "store1"))]
+    assert list(rails(links).strays()) == []
+
+
+def test_half_of_the_hosts_decide_nothing():
+    links = rail_links(leaf_of=lambda host, nic: f"leaf{1 - nic if host % 2 else nic}")
+    assert list(rails(links).strays()) == []
+
+
+def two_rails(swapped):
+    """Return the arguments for a fabric of three hosts with two NICs at two leaves, those of gpu3 exchanged or not."""
+    request = proof_request("eos")
+    names = list(request["switches"]["leaf1"]["ports"])[:1]
+    speed = request["switches"]["leaf1"]["ports"][names[0]]
+    reading = request["nics"]["gpu1"]["mlx5_0"]
+    for number, leaf in enumerate(("leaf1", "leaf2")):
+        del request["switches"][leaf]["ports"][names[0]]
+        for host in (1, 2, 3):
+            nic = 1 - number if swapped and host == 3 else number
+            peer = {"host": f"gpu{host}", "port": f"mlx5_{nic}"}
+            request["switches"][leaf]["ports"][f"Ethernet{20 + host}/1"] = {**speed, "peer": peer}
+    request["nics"] = {f"gpu{host}": {f"mlx5_{nic}": reading for nic in (0, 1)} for host in (1, 2, 3)}
+    request["applications"] = {host: [{"name": "NCCL", "tos": 106, "queue_pairs": 4}] for host in request["nics"]}
+    return request
+
+
+def test_the_proof_names_the_rail_of_a_broken_hop_and_a_nic_of_another_rail():
+    request = two_rails(swapped=True)
+    result = report.checked({**request, "paths": [], "rdma_class": None, "thresholds": True})
+    strays = [(fault["where"], fault["rail"], fault["seen"]) for fault in result["faults"] if fault["seen"] == "leaf1"]
+    assert strays == [("gpu3 mlx5_1", "rail mlx5_1", "leaf1")]
+    failed = [claim.claim for claim in prove(request)[0].claims if claim.holds is False]
+    assert [claim for claim in failed if claim.startswith("gpu3 mlx5_1 (rail mlx5_1): ")]
+    held = [claim.claim for claim in prove(two_rails(swapped=False))[0].claims if claim.holds]
+    assert any(claim.startswith("gpu3 mlx5_1 (rail mlx5_1): ") for claim in held)
+    assert not any("gpu3" in claim.claim for claim in prove(two_rails(swapped=False))[0].claims if claim.holds is False)
