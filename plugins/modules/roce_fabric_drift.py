@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 module: roce_fabric_drift
 short_description: Report what differs from the RoCE policy on switches and NICs now
 version_added: 0.1.0
-extends_documentation_fragment: [sailloft.fleet.attributes]
+extends_documentation_fragment: [sailloft.fleet.attributes, sailloft.fleet.fabric]
 description:
   - Makes the claims of M(sailloft.fleet.roce_fabric_proof), compares NICs with what M(sailloft.fleet.roce_host) would
     set, and writes the result as C(fabric_drift.json), C(fabric_drift.html), C(fabric_drift.txt) and as metrics.
@@ -22,17 +22,6 @@ options:
     description: Directory of the files C(fabric_drift.*), created if it is missing. Each is written atomically.
     type: path
     required: true
-  policy:
-    description: The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
-    type: dict
-    default: {}
-  switches:
-    description: All switches by name, as M(sailloft.fleet.roce_switch_config) takes them.
-    type: dict
-    required: true
-  asics:
-    description: ASICs as M(sailloft.fleet.roce_switch_config) takes them.
-    type: dict
   running:
     description: Running configurations as text by switch, or names, as M(sailloft.fleet.roce_switch_config) takes them.
     type: dict
@@ -43,15 +32,6 @@ options:
     default: {}
   nics_wanted:
     description: The NICs as M(sailloft.fleet.roce_host) returns them in check mode, by host, or names of hosts.
-    type: dict
-    default: {}
-  hosts:
-    description: C(roce_host_nics) by host, as M(sailloft.fleet.roce_fabric_proof) takes it.
-    type: dict
-  guests:
-    description: >-
-      By guest, the host that it runs on (C(gpu_guest_host)), or names of guests. The NIC of a guest, a VF with the MAC
-      of one of that host, is followed over its physical function to the port.
     type: dict
     default: {}
   unread:
@@ -119,7 +99,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule, fabric_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import first_failure
@@ -129,19 +109,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written impor
 def main() -> None:
     """Run as an Ansible module."""
     module = FabricModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "metrics_path": {"type": "path"},
-            "policy": {"type": "dict", "default": {}},
-            "switches": {"type": "dict", "required": True},
-            "asics": {"type": "dict"},
-            "running": {"type": "dict", "default": {}},
-            "hosts": {"type": "dict"},
-            "nics": {"type": "dict", "default": {}},
-            "nics_wanted": {"type": "dict", "default": {}},
-            "guests": {"type": "dict", "default": {}},
-            "unread": {"type": "dict", "default": {}},
-        },
+        argument_spec=fabric_arguments(
+            path={"type": "path", "required": True},
+            metrics_path={"type": "path"},
+            running={"type": "dict", "default": {}},
+            nics_wanted={"type": "dict", "default": {}},
+            unread={"type": "dict", "default": {}},
+        ),
         returned=("path", "metrics_path", "policy", "asics", "unread"),
     )
     params = module.params

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 module: roce_fabric_proof
 short_description: Write the proof that switches and NICs have one RoCE policy
 version_added: 0.1.0
-extends_documentation_fragment: [sailloft.fleet.proof]
+extends_documentation_fragment: [sailloft.fleet.proof, sailloft.fleet.fabric]
 description:
   - Compares the settings that were read back from all switches and NICs with the policy, as
     M(sailloft.fleet.roce_switch_config) does with C(state=compared) and M(sailloft.fleet.roce_path_info) for the whole
@@ -22,17 +22,6 @@ options:
     description: The name of the proof.
     type: str
     default: fabric
-  policy:
-    description: The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
-    type: dict
-    default: {}
-  switches:
-    description: All switches by name, as M(sailloft.fleet.roce_switch_config) takes them.
-    type: dict
-    required: true
-  asics:
-    description: ASICs as M(sailloft.fleet.roce_switch_config) takes them.
-    type: dict
   running:
     description: Running configurations as text by switch, or names, as M(sailloft.fleet.roce_switch_config) takes them.
     type: dict
@@ -49,20 +38,9 @@ options:
     description: The NICs before the run that is proved, as O(nics).
     type: dict
     default: {}
-  hosts:
-    description:
-      - C(roce_host_nics) by host, as M(sailloft.fleet.roce_switch_config) takes it. A NIC without C(cable_m) keeps the
-        ingress buffers of its driver, so there is no claim about its own buffer for RoCE.
-    type: dict
   applications:
     description: >-
       The applications that send from each host, in the form of M(sailloft.fleet.roce_path_info), or names of hosts.
-    type: dict
-    default: {}
-  guests:
-    description: >-
-      By guest, the host that it runs on (C(gpu_guest_host)), or names of guests. The NIC of a guest, a VF with the MAC
-      of one of that host, is followed over its physical function to the port.
     type: dict
     default: {}
 seealso:
@@ -119,7 +97,7 @@ files:
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule, fabric_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove, worse
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
@@ -128,20 +106,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written impor
 def main() -> None:
     """Run as an Ansible module."""
     module = FabricModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "name": {"type": "str", "default": "fabric"},
-            "policy": {"type": "dict", "default": {}},
-            "switches": {"type": "dict", "required": True},
-            "asics": {"type": "dict"},
-            "running": {"type": "dict", "required": True},
-            "hosts": {"type": "dict"},
-            "running_before": {"type": "dict"},
-            "nics": {"type": "dict", "default": {}},
-            "nics_before": {"type": "dict", "default": {}},
-            "applications": {"type": "dict", "default": {}},
-            "guests": {"type": "dict", "default": {}},
-        },
+        argument_spec=fabric_arguments(
+            path={"type": "path", "required": True},
+            name={"type": "str", "default": "fabric"},
+            running_before={"type": "dict"},
+            nics_before={"type": "dict", "default": {}},
+            applications={"type": "dict", "default": {}},
+        ),
         returned=("path", "name", "policy", "asics"),
     )
     params = module.params

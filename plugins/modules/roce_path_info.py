@@ -17,21 +17,8 @@ description:
     broken hop.
   - With PFC, a cycle of links that can wait for each other's pauses is also a fault.
   - It contacts no device. Run it once, on the controller.
-extends_documentation_fragment: [sailloft.fleet.attributes.reads]
+extends_documentation_fragment: [sailloft.fleet.attributes.reads, sailloft.fleet.fabric]
 options:
-  policy:
-    description: The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
-    type: dict
-    default: {}
-  switches:
-    description:
-      - All switches by name, as M(sailloft.fleet.roce_switch_config) takes them. The links of the fabric follow from
-        C(peer) of their ports.
-    type: dict
-    required: true
-  asics:
-    description: ASICs as M(sailloft.fleet.roce_switch_config) takes them.
-    type: dict
   running:
     description: >-
       Running configurations as text by switch, or names, as M(sailloft.fleet.roce_switch_config) takes them. Nothing is
@@ -43,23 +30,12 @@ options:
       The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links, or names of hosts.
     type: dict
     required: true
-  hosts:
-    description:
-      - C(roce_host_nics) by host, as M(sailloft.fleet.roce_switch_config) takes it. A NIC without C(cable_m) keeps the
-        ingress buffers of its driver, so there is no claim about its own buffer for RoCE.
-    type: dict
   applications:
     description:
       - By host, a list of the applications that send from it, each with C(name), C(tos) (the whole byte, as in
         C(NCCL_IB_TC)) and, if known, C(queue_pairs), the number per connection, and C(gid_index), which is checked
         against the GIDs of the host's NICs. Names of hosts stand for C(roce_host_applications) of each.
       - A host without any is a fault, unless it is the hypervisor of O(guests).
-    type: dict
-    default: {}
-  guests:
-    description: >-
-      By guest, the host that it runs on (C(gpu_guest_host)), or names of guests. The NIC of a guest, a VF with the MAC
-      of one of that host, is followed over its physical function to the port.
     type: dict
     default: {}
   paths:
@@ -159,27 +135,21 @@ table:
 import gc
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule, fabric_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 
 
 def main() -> None:
     """Run as an Ansible module."""
     module = FabricModule(
-        argument_spec={
-            "policy": {"type": "dict", "default": {}},
-            "switches": {"type": "dict", "required": True},
-            "asics": {"type": "dict"},
-            "running": {"type": "dict", "required": True},
-            "hosts": {"type": "dict"},
-            "nics": {"type": "dict", "required": True},
-            "applications": {"type": "dict", "default": {}},
-            "guests": {"type": "dict", "default": {}},
-            "paths": {"type": "list", "elements": "dict", "default": []},
-            "rdma_class": {"type": "str"},
-            "thresholds": {"type": "bool", "default": True},
-            "name": {"type": "str", "default": "fabric"},
-        },
+        argument_spec=fabric_arguments(
+            nics={"type": "dict", "required": True},
+            applications={"type": "dict", "default": {}},
+            paths={"type": "list", "elements": "dict", "default": []},
+            rdma_class={"type": "str"},
+            thresholds={"type": "bool", "default": True},
+            name={"type": "str", "default": "fabric"},
+        ),
         returned=("policy", "asics", "paths", "rdma_class", "thresholds", "name"),
     )
     # The code below makes no reference cycles, and the search for them takes a third of the time for a large fabric.

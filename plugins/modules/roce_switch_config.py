@@ -222,6 +222,7 @@ stages:
   description:
     - The remaining stages, in order. Each is completed on all its switches and hosts before the next one begins.
     - C(switches) and C(hosts) are those that change. C(step) is the value for O(sailloft.fleet.roce_host#module:stage).
+    - C(interruptions) is what the stage interrupts, as far as the switches' vendors say, with the switches.
   returned: O(state=planned)
   type: list
   elements: dict
@@ -230,6 +231,7 @@ stages:
       step: settings
       switches: [leaf1, spine1]
       hosts: []
+      interruptions: {}
 possible_stages:
   description: The names of the stages that may still follow, in order; empty if no stage is left.
   returned: O(state=planned)
@@ -237,7 +239,7 @@ possible_stages:
   elements: str
 table:
   description:
-    - With O(state=planned), the stages, one line each, with their switches and hosts.
+    - With O(state=planned), the stages, one line each, with their switches and hosts, and a line for each interruption.
     - With O(state=rendered) and O(path), a line for each file that was missing or different, with its number of lines
       or the numbers of lines that were added and removed.
   returned: O(state=planned), and O(state=rendered) with O(path)

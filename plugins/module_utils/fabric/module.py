@@ -10,6 +10,20 @@ from typing import Any, NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 
+def fabric_arguments(**arguments: Any) -> dict[str, Any]:
+    """Return the argument_spec of a module that compares readings of a fabric with its policy, with ``arguments``."""
+    return {
+        "policy": {"type": "dict", "default": {}},
+        "switches": {"type": "dict", "required": True},
+        "asics": {"type": "dict"},
+        "running": {"type": "dict", "required": True},
+        "hosts": {"type": "dict"},
+        "nics": {"type": "dict", "default": {}},
+        "guests": {"type": "dict", "default": {}},
+        **arguments,
+    }
+
+
 class FabricModule(AnsibleModule):
     """An AnsibleModule that returns and logs none of its arguments except those in ``returned``.
 

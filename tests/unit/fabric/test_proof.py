@@ -5,14 +5,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
 from messages import Mentions
-from proof_requests import params
+from proof_requests import judged, params, running
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove, worse
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import wanted_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 
@@ -83,6 +88,51 @@ def test_a_run_made_nothing_worse_where_a_switch_could_not_be_read_before():
     readable = {**request["running"], "spine1": params("eos")["running"]["spine1"]}
     failed = worse(proof, {**request, "running_before": readable, "nics_before": request["nics"]})
     assert [claim.partition(":")[0] for claim in failed] == ["spine1"]
+
+
+def with_one_change(value: Any) -> Iterator[Any]:
+    """Yield ``value`` with one number in it changed; of equal entries of a table, the first."""
+    if is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            for change in with_one_change(getattr(value, field.name)):
+                yield replace(value, **{field.name: change})
+    elif isinstance(value, tuple):
+        for index in sorted({value.index(entry) for entry in value}):
+            for change in with_one_change(value[index]):
+                yield (*value[:index], change, *value[index + 1 :])
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield value + (1 if value < 100 else 50)
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_the_path_finds_what_the_proof_finds(system):
+    wanted = wanted_switches(params(system))["spine1"]
+    (qos,) = wanted.distinct_ports()
+    hash_fields = [wanted.ecmp_fields[:-1], wanted.ecmp_fields[1:]]
+    changed = [replace(wanted, ports=dict.fromkeys(wanted.ports, change)) for change in with_one_change(qos)]
+    failures = 0
+    for switch in [*changed, *(replace(wanted, ecmp_fields=hashed) for hashed in hash_fields)]:
+        with suppress(FabricError):  # what the system does not have, or this project does not plan
+            faults, failed, _first = judged(system, running(system, switch))
+            assert bool(faults) == bool(failed), (switch, faults, failed)
+            failures += bool(failed)
+    assert failures >= 5
+
+
+@pytest.mark.parametrize(
+    ("system", "lines"),
+    [
+        ("eos", "qos profile sailloft-roce-0\n   qos trust dscp\n"),
+        ("nxos", "class-map type qos match-any sailloft-tc3-0\n  match dscp 30\n"),
+        ("junos", "set class-of-service schedulers sailloft-0 priority low\n"),
+    ],
+)
+def test_the_path_names_what_the_policy_would_still_remove(system, lines):
+    faults, failed, _first = judged(system, params(system)["running"]["spine1"] + lines)
+    assert [fault["seen"] for fault in faults] == [claim.seen for claim in failed]
+    assert "sailloft" in faults[0]["seen"]
 
 
 def test_an_ambiguous_configuration_is_named():

@@ -45,7 +45,7 @@ def facts(**given: str) -> dict[str, Any]:
 def play(
     folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]], environment: dict[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Read the hosts as in check mode, apply ``__roce_switch_change``, restore "dies" by its own rollback and "good" by its backup.
+    """Read the hosts as in check mode, apply the change, restore "dies" by its own rollback and "good" by its backup.
 
     Return each host's messages and readings.
     """

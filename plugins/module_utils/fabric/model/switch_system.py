@@ -71,5 +71,5 @@ class SwitchSystem:
     boot_configuration: Callable[[str, str], str] | None = None
     # Whether the switch itself saves every change, so that there is no save.yml.
     saves_with_change: bool = False
-    # Whether all that a policy sets is in the terms of ``qos``, so that equal terms need no change.
-    has_only_qos: bool = False
+    # What a change interrupts, and for how long, by a pattern of its text; only what the vendor's documents say.
+    interruptions: Mapping[str, str] = field(default_factory=dict)

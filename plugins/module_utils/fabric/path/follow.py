@@ -187,8 +187,9 @@ class Checker:
         seen_switch = self.seen.switches.get(switch)
         yield from self.undoing(End(switch, ""))
         if seen_switch is not None:
-            reasons = _not_held(self._system(switch))
-            yield self._part(SWITCH, switch, switch_checks.ecmp, seen_switch.ecmp_fields, reasons)
+            reasons, planned = _not_held(self._system(switch)), self.seen.planned.get(switch)
+            wanted = planned.ecmp_fields if planned else None
+            yield self._part(SWITCH, switch, switch_checks.ecmp, seen_switch.ecmp_fields, reasons, wanted)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
         """Check a cable in the packets' direction. Yield no part if an end was not read; its part reports that."""
@@ -220,7 +221,9 @@ class Checker:
         findings = [*switch_checks.classification(port, self.rdma)] if _classifies_at_egress(system) else []
         findings += switch_checks.egress(port, self.rdma, self.policy, _not_held(system), plan)
         yield from findings
-        if plan and self.rdma is self.policy.classes[0] and not any(finding.holds is False for finding in findings):
+        if not plan or self.rdma is not self.policy.classes[0]:
+            return
+        if not any(finding.holds is False for finding in (*findings, *self._ingress(system, port, plan))):
             yield from switch_checks.as_planned(port, plan, self.policy, _not_held(system))
 
     def _cnp_ingress(self, _system: object, port: PortQos, _plan: object) -> Iterator[Claim]:

@@ -172,7 +172,7 @@ def _undoing(
             for port in ports or ("",):
                 faults.setdefault(End(spec.name, port), []).append(fault(*texts))
         text = running.get(spec.name)
-        if seen is None or text is None or spec.system.has_only_qos or text == spec.system.render(planned[spec.name]):
+        if seen is None or text is None or text == spec.system.render(planned[spec.name]):
             continue
         if not differences(planned[spec.name], seen, spec.system.not_held):
             for change in left_to_change(planned, running_texts({spec.name: text}), spec.name):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import port_differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -35,20 +36,22 @@ UNKNOWN_BYTES = "where marking begins is not known in bytes, so PFC may pause be
 
 
 def as_planned(port: PortQos, planned: PortQos, policy: Policy, reasons: Reasons) -> Iterator[Claim]:
-    """Check what no other check covers: that other traffic's classes and queues, and all headroom, are as planned."""
-    checked_dscps = {policy.cnp.dscp, *(rdma_class.dscp for rdma_class in policy.classes)}
-    checked_queues = {policy.cnp.queue, *(rdma_class.queue for rdma_class in policy.classes)}
-    compared = replace(
-        planned,
-        dscp_to_class=tuple(
-            planned.dscp_to_class[dscp] if dscp in checked_dscps else traffic_class
-            for dscp, traffic_class in enumerate(port.dscp_to_class)
-        ),
-        queues=tuple(
-            planned.queues[number] if number in checked_queues else queue for number, queue in enumerate(port.queues)
-        ),
-        headroom=port.headroom,
-    )
+    """Check what no other check covers: all settings, except those of named classes and the paused priorities."""
+    named = {
+        "dscp_to_class": {policy.cnp.dscp, *(rdma_class.dscp for rdma_class in policy.classes)},
+        "queues": {policy.cnp.queue, *(rdma_class.queue for rdma_class in policy.classes)},
+        "class_to_queue": {policy.cnp.traffic_class, *(rdma_class.traffic_class for rdma_class in policy.classes)},
+        "class_to_priority": {rdma_class.traffic_class for rdma_class in policy.classes},
+        "priority_to_queue": {rdma_class.priority for rdma_class in policy.classes},
+    }
+    checked_elsewhere: dict[str, Any] = {
+        setting: tuple(
+            getattr(planned, setting)[number] if number in numbers else value
+            for number, value in enumerate(getattr(port, setting))
+        )
+        for setting, numbers in named.items()
+    }
+    compared = replace(port, pfc=planned.pfc, rewrites_dscp=planned.rewrites_dscp, **checked_elsewhere)
     for setting, wanted, seen in port_differences(planned, compared, reasons):
         yield fault(setting, wanted, seen, "the plan's thresholds and shares do not hold")
 
@@ -315,11 +318,13 @@ def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Claim]:
         )
 
 
-def ecmp(fields: tuple[str, ...] | None, reasons: Reasons) -> Iterator[Claim]:
-    """Check how a switch spreads flows over equal paths."""
+def ecmp(fields: tuple[str, ...] | None, reasons: Reasons, planned: tuple[str, ...] | None = None) -> Iterator[Claim]:
+    """Check how a switch spreads flows over equal paths. ``planned``: None where it is not to be compared."""
     claim = "ECMP's hash takes the UDP source port"
     consequence = "all connections of two hosts share one path, whatever their queue pairs"
     if fields is None:
         yield missing("ecmp_fields", reasons, claim, "source_port", consequence)
     elif "source_port" not in fields:
         yield fault(claim, "source_port", list(fields), consequence)
+    elif planned and planned != fields:
+        yield fault("ECMP's hash is the policy's", list(planned), list(fields), "paths are shared in another way")

@@ -31,6 +31,9 @@ changed it.
   same commit), half for each.
 - ``lossless_classes``: SONiC makes these profiles for two priorities, 3 and 4 (files/build_templates/qos_config.j2).
 - ``unicast_queues``: the same file gives each port queues 0 to 7.
+- ``bandwidth_gbit_s``: as its vendor announced the chip: 32 ports of 100 Gbit/s (Spectrum, Trident 3), 64 of 100
+  (Spectrum-2, Tomahawk 2), 32 of 400 (Spectrum-3, Tomahawk 3, Trident 4), 64 of 400 (Tomahawk 4), 64 of 800
+  (Spectrum-4, Tomahawk 5), 64 of 1600 (Tomahawk 6); of the others it was not found.
 
 Rows that contradict other rows of their table are left out, with a comment. No missing value is estimated: for an ASIC
 or a speed that is not here, users give their own values with their source (``roce_asics``).
@@ -77,6 +80,7 @@ class Asic:
     formula: Formula | None = None
     sizes_pools: bool = False
     alpha_exponent: int | None = None
+    bandwidth_gbit_s: int | None = None  # of all ports together, in one direction
     vendor_headroom_bytes: int = 0  # what the vendor's own configuration of a switch takes from the headroom pool
 
     @property
@@ -108,6 +112,7 @@ _ROWS = (
     Asic(
         name="spectrum",
         title="NVIDIA Spectrum",
+        bandwidth_gbit_s=3_200,
         buffer_bytes=13_945_824,
         pool_bytes=4_580_864,
         lossy_pool_bytes=4_580_864,
@@ -143,6 +148,7 @@ _ROWS = (
     Asic(
         name="spectrum2",
         title="NVIDIA Spectrum-2",
+        bandwidth_gbit_s=6_400,
         buffer_bytes=34_287_552,
         pool_bytes=14_542_848,
         lossy_pool_bytes=14_542_848,
@@ -181,6 +187,7 @@ _ROWS = (
     Asic(
         name="spectrum3",
         title="NVIDIA Spectrum-3",
+        bandwidth_gbit_s=12_800,
         buffer_bytes=60_817_392,
         pool_bytes=26_451_968,
         lossy_pool_bytes=26_451_968,
@@ -221,6 +228,7 @@ _ROWS = (
     Asic(
         name="spectrum4",
         title="NVIDIA Spectrum-4",
+        bandwidth_gbit_s=51_200,
         buffer_bytes=158_229_504,
         pool_bytes=67_737_959,
         lossy_pool_bytes=67_737_959,
@@ -332,6 +340,7 @@ _ROWS = (
     Asic(
         name="tomahawk2",
         title="Broadcom Tomahawk 2",
+        bandwidth_gbit_s=6_400,
         buffer_bytes=43_481_152,
         pool_bytes=33_329_088,
         headroom_pool_bytes=7_827_456,
@@ -360,6 +369,7 @@ _ROWS = (
     Asic(
         name="tomahawk3",
         title="Broadcom Tomahawk 3",
+        bandwidth_gbit_s=12_800,
         buffer_bytes=67_108_864,
         pool_bytes=66_394_076,
         headroom_pool_bytes=27_200_352,
@@ -388,6 +398,7 @@ _ROWS = (
     Asic(
         name="tomahawk4",
         title="Broadcom Tomahawk 4",
+        bandwidth_gbit_s=25_600,
         buffer_bytes=113_620_296,
         pool_bytes=113_620_296,
         headroom_pool_bytes=50_653_696,
@@ -427,6 +438,7 @@ _ROWS = (
     Asic(
         name="tomahawk5",
         title="Broadcom Tomahawk 5",
+        bandwidth_gbit_s=51_200,
         buffer_bytes=166_607_744,
         pool_bytes=164_619_432,
         headroom_pool_bytes=33_690_560,
@@ -459,6 +471,7 @@ _ROWS = (
     Asic(
         name="tomahawk6",
         title="Broadcom Tomahawk 6",
+        bandwidth_gbit_s=102_400,
         buffer_bytes=257_154_240,
         pool_bytes=257_154_240,
         headroom_pool_bytes=59_041_792,
@@ -497,6 +510,7 @@ _ROWS = (
     Asic(
         name="trident3",
         title="Broadcom Trident 3",
+        bandwidth_gbit_s=3_200,
         buffer_bytes=33_004_032,
         pool_bytes=26_284_032,
         headroom_pool_bytes=6_291_456,
@@ -529,6 +543,7 @@ _ROWS = (
     Asic(
         name="trident4",
         title="Broadcom Trident 4",
+        bandwidth_gbit_s=12_800,
         buffer_bytes=84_219_120,
         pool_bytes=84_219_120,
         headroom_pool_bytes=20_325_220,

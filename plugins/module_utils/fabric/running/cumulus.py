@@ -8,7 +8,6 @@ One file because its sections refer to each other: profiles, maps and queues are
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -26,6 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_text import DECODER
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import CUMULUS, QUEUE, statements
 
 SYSTEM = "cumulus"
@@ -74,7 +74,7 @@ def document(text: str, name: str) -> Tree:
     """Return the tree of settings, in which ranges are not yet expanded."""
     place = f"{name}: NVUE configuration"
     try:
-        content = json.loads(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
+        content = DECODER.decode(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
     except (ValueError, block_yaml.YamlError, RecursionError) as error:
         raise FabricError(
             place, f"neither JSON nor YAML ({error})", "give all of what `nv config show -o json` prints"
@@ -411,11 +411,13 @@ class NvueReader:
                 ecn[queue] = None
                 continue
             limit = 1 << 40
-            ecn[queue] = Ecn(
+            marking = ecn[queue] = Ecn(
                 self.number(queue_settings, "min-threshold", queue_path, 0, limit, default=DEFAULT_ECN.minimum_bytes),
                 self.number(queue_settings, "max-threshold", queue_path, 0, limit, default=DEFAULT_ECN.maximum_bytes),
                 self.number(queue_settings, "probability", queue_path, 0, 100, default=DEFAULT_ECN.probability_percent),
             )
+            if marking.minimum_bytes > marking.maximum_bytes:
+                raise self.refuse(queue_path, "min-threshold is above max-threshold", "correct it on the switch")
         return ecn, True
 
     def pausing(self, settings: Tree, path: str, profile: str) -> tuple[tuple[int, ...], int | None]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_text import DECODER
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import DELL_SONIC, statements
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
     natural_sort_key,
@@ -69,7 +69,7 @@ class DellSonicReader:
         self.name = name
         remedy = "gather the switch's network resources again (dellemc.enterprise_sonic.sonic_facts)"
         try:
-            data = json.loads(text)
+            data = DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             raise FabricError(f"{name}: configuration", f"not JSON ({error})", remedy) from None
         if not isinstance(data, dict):

@@ -13,6 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     CLASSES,
     DSCPS,
     ECMP_FIELDS,
+    Ecn,
     PortQos,
     Queue,
     Watchdog,
@@ -21,7 +22,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos_
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     CliLine,
     CliReader,
-    ecn_in_bytes,
     padded,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import EOS, QUEUE
@@ -59,6 +59,10 @@ _TIMER = re.compile(
     r" recovery-time (\d+(?:\.\d+)?)(?: forced)?"
 )
 _DEFAULT_TIME = re.compile(r"priority-flow-control pause watchdog default (timeout|recovery-time) (\d+(?:\.\d+)?)")
+_QUEUE = re.compile(r"(?:uc-)?tx-queue (\d+)")
+_PRIORITY = re.compile(r"priority-flow-control priority (\d+) (no-drop|drop)")
+_ACTION = re.compile(rf"{WATCHDOG_ACTION} (drop|notify-only|errdisable)")
+_NAMED = re.compile(rf"({INPUT}|{OWN_MAP}|{PROFILE}) \S+")
 _HASH = re.compile(r"ip load-sharing (\S+) fields ip (.+)")
 _HASH_FIELDS = {
     "source-ip": "source_ip",
@@ -175,7 +179,10 @@ class EosConfiguration(CliReader):
                 continue
             strict = lines[STRICT][0] if STRICT in lines else queue > max(weighted, default=-1)
             percent = None if strict or PERCENT not in lines else lines[PERCENT][0]
-            marking = ecn_in_bytes(*lines[ECN][0]) if ECN in lines else (None, None)
+            marking: tuple[Ecn | None, str | None] = (None, None)
+            if ECN in lines:
+                fields, line = lines[ECN]
+                marking = self.marking(line, *fields)
             queues.append(Queue(strict, percent, *marking))
         return tuple(queues)
 
@@ -288,7 +295,7 @@ class EosConfiguration(CliReader):
 
     def _settings(self, settings: EosSettings, line: CliLine) -> None:
         for child in line.children:
-            queue = re.fullmatch(r"(?:uc-)?tx-queue (\d+)", child.text)
+            queue = _QUEUE.fullmatch(child.text)
             if queue:
                 number = self.number(child, queue[1], 0, CLASSES - 1)
                 settings.heads[number] = child.text
@@ -301,27 +308,25 @@ class EosConfiguration(CliReader):
     def _setting(self, settings: dict[str, tuple[Any, CliLine]], line: CliLine) -> bool:
         """Read a line of a port or a profile. Return false if it is none that a field shows."""
         text = line.text
-        timer = _TIMER.fullmatch(text)
-        priority = re.fullmatch(r"priority-flow-control priority (\d+) (no-drop|drop)", text)
-        if text in ("qos trust dscp", "qos trust cos", "no qos trust"):
+        if text.startswith("mtu "):
+            settings[MTU] = (self.number(line, text.split(" ")[1], 68, 65535), line)
+        elif _NAMED.fullmatch(text):
+            key, _blank, name = text.rpartition(" ")
+            settings[key] = (name, line)
+        elif text in ("qos trust dscp", "qos trust cos", "no qos trust"):
             settings[TRUST] = (None if text.startswith("no ") else text.split(" ")[2], line)
         elif text in ("priority-flow-control on", "priority-flow-control mode on"):
             settings[PFC] = (True, line)
         elif text in ("no priority-flow-control", "no priority-flow-control on", "no priority-flow-control mode on"):
             settings[PFC] = (False, line)
-        elif priority:
+        elif priority := _PRIORITY.fullmatch(text):
             settings[f"{PFC_PRIORITY}{self.number(line, priority[1], 0, CLASSES - 1)}"] = (priority[2], line)
         elif text in (WATCHDOG, f"no {WATCHDOG}"):
             settings[WATCHDOG] = (text == WATCHDOG, line)
-        elif timer:
+        elif timer := _TIMER.fullmatch(text):
             settings[WATCHDOG_TIMER] = ((_milliseconds(timer[1]), _milliseconds(timer[2])), line)
-        elif re.fullmatch(rf"{WATCHDOG_ACTION} (drop|notify-only|errdisable)", text):
+        elif _ACTION.fullmatch(text):
             settings[WATCHDOG_ACTION] = (text.split(" ")[-1], line)
-        elif re.fullmatch(rf"({INPUT}|{OWN_MAP}|{PROFILE}) \S+", text):
-            key, _blank, name = text.rpartition(" ")
-            settings[key] = (name, line)
-        elif text.startswith("mtu "):
-            settings[MTU] = (self.number(line, text.split(" ")[1], 68, 65535), line)
         elif text == "no switchport":
             settings[ROUTED] = (True, line)
         elif text.startswith((TRUST, PFC, INPUT, PROFILE)):

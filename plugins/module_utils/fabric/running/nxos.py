@@ -19,7 +19,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
     CliLine,
     CliReader,
     Settings,
-    ecn_in_bytes,
     padded,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import NXOS
@@ -273,9 +272,7 @@ class NxosConfiguration(CliReader):
                 "add the thresholds and the probability",
             )
         minimum, minimum_unit, maximum, maximum_unit, percent, marks = match.groups()
-        if not marks:
-            return None, None
-        return ecn_in_bytes(minimum, minimum_unit, maximum, maximum_unit, percent)
+        return self.marking(line, minimum, minimum_unit, maximum, maximum_unit, percent) if marks else (None, None)
 
     def _watchdog(self, settings: Settings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""

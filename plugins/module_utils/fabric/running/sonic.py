@@ -75,6 +75,7 @@ class _SonicReader:
 
     def switch(self) -> Switch:
         db = self.db
+        self._check_lanes()
         ports_named = {*db.table("PORT"), *self.maps, *self.queues, *self.groups, *self.watchdogs}
         distinct: dict[PortQos, PortQos] = {}
         ports = {}
@@ -91,6 +92,16 @@ class _SonicReader:
             lags=lags(db),
             buffers=read_buffers(db),
         )
+
+    def _check_lanes(self) -> None:
+        """Refuse two ports with one lane, such as Ethernet0 of 8 lanes and Ethernet1 of a former breakout."""
+        port_of_lane: dict[str, str] = {}
+        for port in self.db.table("PORT"):
+            for lane in self.db.texts("PORT", port, "lanes") or ():
+                other = port_of_lane.setdefault(lane, port)
+                if other != port:
+                    cause = f"lane {lane} is also one of {other}'s"
+                    raise self.db.refuse("PORT", port, cause, "set the breakout of one of both again")
 
     def _port(self, port: str) -> PortQos:
         key = self.maps.get(port, port)

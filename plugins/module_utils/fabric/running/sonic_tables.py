@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_text import DECODER
 
 RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")  # of queues or priority groups: "3", "3-4"
 BRACKETS = re.compile(r"\[([^\[\]|]+)\|([^\[\]]+)\]")
@@ -38,7 +39,7 @@ class ConfigDb:
         self.name = name
         remedy = "give what `sonic-cfggen -d --print-data` prints on the switch, or its /etc/sonic/config_db.json"
         try:
-            data, end = json.JSONDecoder().raw_decode(text.lstrip())
+            data, end = DECODER.raw_decode(text.lstrip())
             dump = text.lstrip()[end:].strip()
             self.running = ConfigDb(json.dumps(_tables_of_dump(json.loads(dump))), f"{name}: APPL_DB") if dump else None
         except (ValueError, RecursionError) as error:

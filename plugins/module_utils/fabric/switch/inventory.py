@@ -27,6 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.regis
 
 HOST, SWITCH = "host", "switch"
 LONGEST_PORT_NAME = 64
+SLOW_GBIT_S = 25  # a port of a switch's own services, which some switches have beside those of the chip's bandwidth
 LEAST_QUEUE_BUFFER_BYTES = 100_000  # ten packets; a smaller number must be in kilobytes
 
 
@@ -113,6 +114,8 @@ def read_switches(
 
 
 def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, SwitchSystem]) -> SwitchSpec:
+    if values.FORBIDDEN.search(str(name)):
+        raise FabricError(f"switch {name!r}", "its name has a character that cannot be printed", "remove it")
     record = Settings(FabricError, f"switch {name}", data)
     record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
     system_name = record.data.get("system")
@@ -137,6 +140,8 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
         if first != port:
             raise record.refuse(f"port {port} is listed twice, also as {first}", "keep one of them")
         ports[port] = _read_port(f"{record.subject}: port {port}", port_data)
+    if asic is not None:
+        _check_speeds(record, system, asic, ports)
     buffer = None
     if system.attainable:
         if "queue_buffer_bytes" not in record.data:
@@ -156,6 +161,25 @@ def _check_runs_on(record: Settings, system: SwitchSystem, asic: Asic) -> None:
     reason = system.not_asics.get(asic.name, f"{system.name} runs on no switch with {asic.title}")
     choices = f"valid values: {', '.join(runs_on)}; or give" if runs_on else "give"
     raise record.refuse(reason, f"{choices} the switch's own numbers and their source in {ASICS_VARIABLE}")
+
+
+def _check_speeds(record: Settings, system: SwitchSystem, asic: Asic, ports: Mapping[str, PortSpec]) -> None:
+    """Refuse ports that the ASIC cannot have. A speed without headroom is refused where headroom is planned."""
+    fastest = max((speed for speed, _cable in asic.headroom), default=None)
+    for name, port in ports.items():
+        if system.sizes_headroom and fastest is not None and port.speed_gbit_s > fastest:
+            raise FabricError(
+                f"{record.subject}: port {name}",
+                f"speed_gbit_s {port.speed_gbit_s} is above {fastest}, the fastest port of {asic.title}",
+                "correct it, or roce_switch_asic",
+            )
+    together = sum(port.speed_gbit_s for port in ports.values() if port.speed_gbit_s > SLOW_GBIT_S)
+    # A user's own ASIC may stand for a chassis of several.
+    if ASICS.get(asic.name) is asic and asic.bandwidth_gbit_s is not None and together > asic.bandwidth_gbit_s:
+        raise record.refuse(
+            f"its ports have {together} Gbit/s together, but {asic.title} has {asic.bandwidth_gbit_s}",
+            "correct speed_gbit_s or roce_switch_asic, or list only the ports that exist",
+        )
 
 
 def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:

@@ -220,6 +220,14 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
             f"for {asic.lossless_classes}",
             "make one of them lossy",
         )
+    for rdma_class in policy.classes:
+        if rdma_class.ecn is not None and rdma_class.ecn.maximum_bytes > asic.buffer_bytes:
+            raise FabricError(
+                subject,
+                f"class {rdma_class.name}: ecn's maximum_bytes {rdma_class.ecn.maximum_bytes} is more than the whole "
+                f"buffer of {asic.title}, {asic.buffer_bytes} bytes, so it would never mark all packets",
+                "give less, or omit ecn, which is then compiled",
+            )
     for name, traffic in policy.named:
         if traffic.queue >= asic.unicast_queues:
             raise FabricError(

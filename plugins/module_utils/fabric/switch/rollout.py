@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Fabric, buffer_cycle
@@ -81,7 +82,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     _check_progress(params.get("done"), remaining)
     result = {
         "changed": bool(remaining),
-        **_summary(remaining, bool(goal.nics), bool(readings.unread)),
+        **_summary(remaining, wanted, bool(goal.nics), bool(readings.unread)),
         "unread": str(_unread_error(readings.unread)) if readings.unread else "",
         "whole": whole_changes,
         "boot": _boot_configurations(wanted),
@@ -165,7 +166,19 @@ def _check_progress(last_stage: str | None, remaining: list[StageChange]) -> Non
         )
 
 
-def _summary(remaining: list[StageChange], has_nics: bool, has_unread: bool) -> dict[str, Any]:
+def _interruptions(change: StageChange, wanted: Mapping[str, Switch]) -> dict[str, list[str]]:
+    """Return what a stage interrupts, as far as the vendors say, with the switches."""
+    switches: dict[str, list[str]] = {}
+    for name, text in change.texts.items():
+        for pattern, interruption in SYSTEMS[wanted[name].system].interruptions.items():
+            if re.search(pattern, text):
+                switches.setdefault(interruption, []).append(name)
+    return switches
+
+
+def _summary(
+    remaining: list[StageChange], wanted: Mapping[str, Switch], has_nics: bool, has_unread: bool
+) -> dict[str, Any]:
     """Return the remaining stages in the module's terms."""
     first = ORDER.index(remaining[0].stage) if remaining else len(ORDER)
     return {
@@ -175,13 +188,19 @@ def _summary(remaining: list[StageChange], has_nics: bool, has_unread: bool) -> 
                 "step": migration.STEPS[change.stage],
                 "switches": list(change.texts),
                 "hosts": change.hosts,
+                "interruptions": _interruptions(change, wanted),
             }
             for change in remaining
         ],
         # Sending one stage can make a later stage possible that is refused now, so the run goes through all of these.
         "possible_stages": [name for name in ORDER[first:] if has_nics or name not in migration.NIC_STAGES],
         "table": [
-            f"{number}. {change.stage}: {', '.join(change.devices)}" for number, change in enumerate(remaining, 1)
+            line
+            for number, change in enumerate(remaining, 1)
+            for line in (
+                f"{number}. {change.stage}: {', '.join(change.devices)}",
+                *(f"   {fold(names)}: {text}" for text, names in _interruptions(change, wanted).items()),
+            )
         ]
         or [f"all {'that were read ' if has_unread else ''}have the policy"],
         "changes": remaining[0].texts if remaining else {},

@@ -1,10 +1,11 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Steps from the current to the wanted QoS, in an order that drops no packet of a lossless class. Pure.
+"""Steps from the current to the wanted QoS, in an order that never pauses a priority at one end of a link only. Pure.
 
-If a NIC obeys pauses before switches have headroom, packets are lost; if a switch pauses a NIC that does not obey, the
-switch's buffer fills. So a class that becomes lossless gets its buffers first, then the switches' PFC, and the NICs'
-PFC last; for a class that becomes lossy, the order is reversed.
+The order itself drops no packet of a lossless class; what a change interrupts on its switch is in ``interruptions`` of
+its system. If a NIC obeys pauses before switches have headroom, packets are lost; if a switch pauses a NIC that does
+not obey, the switch's buffer fills. So a class that becomes lossless gets its buffers first, then the switches' PFC,
+and the NICs' PFC last; for a class that becomes lossy, the order is reversed.
 """
 
 from __future__ import annotations

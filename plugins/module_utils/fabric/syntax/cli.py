@@ -40,6 +40,7 @@ _SPEED = re.compile(r"speed (?:forced |auto )?(\d+)(?:(g)\S*)?$")  # "100g-2", "
 _LAG = re.compile(r"channel-group (\d+)\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AGAIN = "fetch the running configuration again, all of it"
+_MOST_BYTES = 10**10  # of a threshold; more than the largest buffer of a switch, in HBM
 _MOST_PORTS = 4096  # in a range; a longer one is an error
 
 
@@ -160,7 +161,7 @@ class CliReader:
             line = CliLine(number, " ".join(raw.split()))
             if not line.text or line.text.startswith("!"):
                 continue
-            if line.text.startswith("%") or _CONTROL.search(line.text):
+            if line.text.startswith(("%", "--More--")) or _CONTROL.search(line.text):
                 raise self.refuse(line, f"not a line of {system}'s configuration", _AGAIN)
             expanded = raw.expandtabs()
             indent = len(expanded) - len(expanded.lstrip())
@@ -180,6 +181,29 @@ class CliReader:
         if not word.isdecimal() or not minimum <= int(word) <= maximum:
             raise self.refuse(line, f"{word!r} is not a number from {minimum} to {maximum}", "correct it on the switch")
         return int(word)
+
+    def marking(
+        self, line: CliLine, minimum: str, minimum_unit: str, maximum: str, maximum_unit: str, percent: str | None
+    ) -> tuple[Ecn | None, str | None]:
+        """Return the marking at these thresholds, or, where a unit has no known bytes, the thresholds in words.
+
+        Arista's segments and Cisco's packets have none: the size of a segment depends on the chip, and is not
+        published. Without ``percent``, all packets are marked at the upper threshold. Raises FabricError for
+        thresholds or a probability that no queue can have.
+        """
+        probability_percent = int(percent or 100)
+        units = [_UNIT_BYTES.get(unit) for unit in (minimum_unit, maximum_unit)]
+        if units[0] is None or units[1] is None:
+            return None, f"{minimum} {minimum_unit} to {maximum} {maximum_unit} at {probability_percent}%"
+        ecn = Ecn(int(minimum) * units[0], int(maximum) * units[1], probability_percent)
+        if not ecn.minimum_bytes <= ecn.maximum_bytes <= _MOST_BYTES or not 0 <= probability_percent <= 100:
+            raise self.refuse(
+                line,
+                f"marking from {ecn.minimum_bytes} to {ecn.maximum_bytes} bytes with {probability_percent}% is not "
+                "possible",
+                "correct it on the switch",
+            )
+        return ecn, None
 
     def dscps(self, line: CliLine, listed: str) -> list[int]:
         """Return the DSCPs of a list such as "26", "24-31 48", "10,18" or "af31,cs6"."""
@@ -292,8 +316,9 @@ class Parsed(Protocol):
 
 def switch_of(model: Parsed, name: str, system: str) -> Switch:
     """Return the switch of a parsed configuration; ports that are alike share one object. Raises FabricError."""
-    seen: dict[PortQos, PortQos] = {}
     ports = {port: model.port_qos(port) for port in model.ports}
+    distinct: dict[PortQos, PortQos] = {}
+    shared = {id(qos): distinct.setdefault(qos, qos) for qos in {id(qos): qos for qos in ports.values()}.values()}
     model.record_overrides()
     lags: dict[str, tuple[str, ...]] = {}
     for port, settings in model.ports.items():
@@ -305,7 +330,7 @@ def switch_of(model: Parsed, name: str, system: str) -> Switch:
     return Switch(
         name,
         system,
-        {port: seen.setdefault(qos, qos) for port, qos in ports.items()},
+        {port: shared[id(qos)] for port, qos in ports.items()},
         model.ecmp_fields,
         overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in model.overrides.items()),
         speeds_gbit_s={
@@ -323,21 +348,6 @@ def is_as_wanted(model: Parsed, port: str, qos: PortQos, not_held: Collection[st
         return equal_except(model.port_qos(port), qos, not_held)
     except FabricError:
         return False
-
-
-def ecn_in_bytes(
-    minimum: str, minimum_unit: str, maximum: str, maximum_unit: str, percent: str | None
-) -> tuple[Ecn | None, str | None]:
-    """Return the marking at these thresholds, or, where a unit has no known bytes, the thresholds in words.
-
-    Arista's segments and Cisco's packets have none: the size of a segment depends on the chip, and is not published.
-    Without ``percent``, all packets are marked at the upper threshold.
-    """
-    probability_percent = int(percent or 100)
-    units = [_UNIT_BYTES.get(unit) for unit in (minimum_unit, maximum_unit)]
-    if units[0] is None or units[1] is None:
-        return None, f"{minimum} {minimum_unit} to {maximum} {maximum_unit} at {probability_percent}%"
-    return Ecn(int(minimum) * units[0], int(maximum) * units[1], probability_percent), None
 
 
 def padded(values: dict[int, int], length: int) -> tuple[int | None, ...]:

@@ -9,9 +9,11 @@ neither a reader nor a row knows.
 
 Sources: sonic-buildimage 086b03bd70 (src/sonic-yang-models), sonic-swss (aclorch.h: rule actions); the schema of pyavd
 6.4 (eos_cli_config_gen) and the Arista user manual, "Quality of Service" and "Traffic Policy"; CiscoDevNet's
-terraform-provider-nxos (gen/definitions) and the Nexus 9000 NX-OS QoS guide 10.5; Juniper/yang 24.4R1
-(junos-qfx-conf-class-of-service, -interfaces, -firewall, and those of Junos Evolved); Cumulus Linux 5.14 user guide,
-"Quality of Service"; the options of dellemc.enterprise_sonic 3.2.0; tc(8).
+terraform-provider-nxos 43d0c254 (gen/definitions; from memory: the words of its high_multicast_priority) and the Nexus
+9000 NX-OS QoS guide 10.5; Juniper/yang 24.4R1 (junos-qfx-conf-class-of-service, -interfaces, -firewall, and those of
+Junos Evolved); Cumulus Linux 5.14 user guide, "Quality of Service", and NVUE reference, "QoS" and "Packet Trimming";
+the options of dellemc.enterprise_sonic 3.2.0; tc(8), iproute2 ee2a4a86 (tc/q_*.c, m_*.c), libnftables-json(5),
+iptables-extensions(8).
 """
 
 from __future__ import annotations
@@ -82,6 +84,9 @@ NXOS = Rules(
     (r"service-policy type queuing", QUEUE),
     (r"service-policy |(vlan configuration|interface) \S+ service-policy |qos ", CLASS),
     (r"hardware qos burst-detect", None),
+    (r"no buffer-boost$", BUFFER),
+    (r"hardware .*multicast-priority", QUEUE),
+    (r"system jumbomtu (?!9216$)", SIZE),
     (r"hardware (qos|profile (buffer|pfc|burst))|congestion-control ", BUFFER),
 )
 # In the form of "set" lines.
@@ -132,7 +137,8 @@ CUMULUS = Rules(
     (r"(qos link-pause default-global|interface \S+ qos link-pause) ", PAUSE),
     (r"qos (egress-shaper|link-pause) ", None),  # profiles, which have an effect where an interface refers to them
     (r"acl .* action (police|rate)", RATE),
-    (r"acl .* action set dscp|nve vxlan (en|de)capsulation dscp|system packet-trim", DSCP),
+    (r"acl .* action set dscp|nve vxlan (en|de)capsulation dscp", DSCP),
+    (r"system (forwarding )?packet-trim (state (on|enabled?)$|profile )", DSCP),
     (r"acl .* action (set|dest-nat|source-nat) ?(class|cos)", CLASS),
     (r"qos mapping \S+ (trust|port-default-sp|dscp|pcp)\b", None),
     (r"qos remark \S+ (rewrite|switch-priority)", None),
@@ -159,8 +165,18 @@ DELL_SONIC = Rules(
     (r"fbs_policies .*output_queue_index", QUEUE),
 )
 LINUX = Rules(
-    (r"link down", LINK),
+    (r"link (down|xdp)", LINK),
     (r"qdisc (noqueue|noop|mq|pfifo\w*|bfifo|fq|fq_codel|ets|prio|red)$", None),
     (r"qdisc (ingress|clsact)", CLASS),
     (r"qdisc ", RATE),
+    (r"filter action (police|gate)$", RATE),
+    (r"filter action (gact|sample|simple|csum|connmark|ctinfo)$", None),  # a gact that drops loses its own packets only
+    (r"filter action ", CLASS),
+    (r"nftables (input|output|arp) ", None),  # packets of the switch itself
+    (r"nftables \S+ (set (ip6? (dscp|ecn)|@\S+ )|xt (DSCP|TOS|ECN)$)", DSCP),
+    (r"nftables \S+ (set meta priority|xt CLASSIFY$)", CLASS),
+    (r"nftables \S+ limit drop", RATE),
+    (r"nftables \S+ ", None),
+    (r"nftables: ", CLASS),
+    (r"ip6?_tables mangle", CLASS),
 )

@@ -70,4 +70,8 @@ CUMULUS = SwitchSystem(
     # Cumulus Linux runs only on NVIDIA's switches (NVIDIA's hardware compatibility list).
     asics=("spectrum", "spectrum2", "spectrum3", "spectrum4"),
     buffer_shares=BufferShares(HALF_PERCENT),  # as rendered: traffic-pool default-lossless memory-percent
+    # Cumulus Linux 5.14 user guide, "Quality of Service", "switchd and QoS".
+    interruptions={
+        '"(pfc|traffic-pool|advance-buffer-config)"': "packets can be lost for a moment; no time is given",
+    },
 )

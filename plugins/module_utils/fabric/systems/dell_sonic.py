@@ -57,4 +57,5 @@ DELL_SONIC = SwitchSystem(
     # From sonic-buildimage's device/dell: Z9264F, Z9332F, Z9664F, Z9864F, S5200F and Z9432F.
     asics=("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"),
     held_cable_m=held_cable_m,
+    interruptions={"buffer_init": "the switch restarts"},  # sonic_qos_buffer of dellemc.enterprise_sonic
 )

@@ -132,18 +132,18 @@ class _WantedEos:
         self.attached: dict[str, str] = {}
         self.first = PortQos()  # the first port, whose maps all must have
         self.classes: list[int] = []
-        names: dict[PortQos, str] = {}
+        names: dict[int, str] = {}  # by the identity of a PortQos, because most ports share it
         for port, qos in switch.ports.items():
             if not PORT.fullmatch(port):
                 raise FabricError(
                     f"{switch.name}: port {port}", "not a valid port name on EOS", "write it out, as in Ethernet1/1"
                 )
-            if qos not in names:
+            if id(qos) not in names:
                 self._check(switch, port, qos)
                 lines = _profile_lines(qos)
-                names[qos] = name_from_lines("roce", lines)
-                self.profiles[names[qos]] = lines
-            self.attached[port] = names[qos]
+                names[id(qos)] = name_from_lines("roce", lines)
+                self.profiles[names[id(qos)]] = lines
+            self.attached[port] = names[id(qos)]
 
     def maps(self) -> list[str]:
         """Return the lines that map DSCPs to classes, and classes to queues."""
@@ -384,5 +384,4 @@ EOS = SwitchSystem(
         "Tomahawk's uc-tx-queue are",
     },
     sizes_headroom=True,  # EOS is given neither bytes nor cables
-    has_only_qos=True,
 )

@@ -231,4 +231,6 @@ JUNOS = SwitchSystem(
     saves_with_change=True,  # a commit survives a reboot
     attainable=attainable,
     parse_sized=parse,
+    # Juniper, statement congestion-notification-profile of [edit class-of-service].
+    interruptions={"congestion-notification-profile": "a port is blocked while its PFC changes; no time is given"},
 )

@@ -343,5 +343,4 @@ NXOS = SwitchSystem(
     asics=(),  # Cisco publishes no numbers for the ASICs of Nexus 9000
     sizes_headroom=True,  # NX-OS is given neither bytes nor cables
     check_cable=check_cable,
-    has_only_qos=True,
 )

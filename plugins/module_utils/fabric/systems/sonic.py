@@ -19,6 +19,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import SYSTEM, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import EGRESS_LOSSLESS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
@@ -121,4 +122,6 @@ SONIC = SwitchSystem(
     restoration=restoration,
     port=re.compile(r"Ethernet(0|[1-9][0-9]{0,3})"),  # sonic-port.yang
     port_example="Ethernet0",
+    asics=tuple(name for name in ASICS if name != "jericho2"),
+    not_asics={"jericho2": "SONiC has the queues of Jericho 2 as virtual output queues, which are not rendered"},
 )

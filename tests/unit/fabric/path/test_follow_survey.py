@@ -121,7 +121,8 @@ def looked_at_one_by_one(fabric, seen, rdma):
     def leaving(port, end):
         classified = switch_checks.classification(port, rdma) if marked_where_it_leaves(end) else []
         findings = [*classified, *switch_checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
-        if plan(end) and rdma is POLICY.classes[0] and not any(finding.holds is False for finding in findings):
+        checked = [*findings, *entering(port, end)]
+        if plan(end) and rdma is POLICY.classes[0] and not any(finding.holds is False for finding in checked):
             findings += switch_checks.as_planned(port, plan(end), POLICY, reasons(end))
         return findings
 
@@ -146,7 +147,8 @@ def looked_at_one_by_one(fabric, seen, rdma):
     for name in sorted(fabric.switches):
         switch = seen.switches.get(name)
         if switch:
-            found("switch", name, switch_checks.ecmp(switch.ecmp_fields, reasons(End(name, ""))))
+            planned = seen.planned[name].ecmp_fields if name in seen.planned else None
+            found("switch", name, switch_checks.ecmp(switch.ecmp_fields, reasons(End(name, "")), planned))
     for end in ports:
         look("switch", f"{end}, in", end, lambda port, end=end: entering(port, end))
         look("switch", f"{end}, out", end, lambda port, end=end: leaving(port, end))

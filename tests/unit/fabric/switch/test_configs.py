@@ -60,8 +60,8 @@ def test_configurations_are_written_under_the_names_of_switch_and_system(tmp_pat
 
 
 def test_switches_whose_marking_can_leave_links_idle_are_named_once(tmp_path):
-    counts = {"a": 32, "b": 52, "c": 52}
-    switches = {name: one("spectrum", ports=ports, speed=100)["leaf1"] for name, ports in counts.items()}
+    counts = {"a": 256, "b": 512, "c": 512}
+    switches = {name: one("spectrum4", ports=ports, speed=100, cable=300)["leaf1"] for name, ports in counts.items()}
     (_summary, *_files, remark) = rendered(path=str(tmp_path), switches=switches)["table"]
     minimum = configs.wanted_switches(params(switches=switches))["b"].ports["swp0"].queues[3].ecn.minimum_bytes
     assert minimum < thresholds.busy_link_bytes(100)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import raises
 from planned_switches import LEAF, change, one, read
 from refusals import refuses
 
@@ -122,6 +123,27 @@ def test_invalid_switches_are_refused(switches, message):
     with pytest.raises(FabricError) as refused:
         read(switches)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["leaf1\n", "leaf\t1", "leaf\x7f"])
+def test_a_switch_name_that_cannot_be_printed_is_refused(name):
+    with raises(FabricError, repr(name)):
+        read({name: one()["leaf1"]})
+
+
+def test_ports_beyond_the_bandwidth_of_their_asic_are_refused():
+    assert read(one("tomahawk5", ports=64, speed=800))
+    with raises(FabricError, "switch leaf1", "160000", "51200", "Tomahawk 5"):
+        read(one("tomahawk5", ports=200, speed=800))
+    ports = {**one("tomahawk5", ports=64, speed=800)["leaf1"]["ports"], "service": {"speed_gbit_s": 25, "cable_m": 3}}
+    assert read({"leaf1": {**one("tomahawk5")["leaf1"], "ports": ports}})
+    assert read(one("own", ports=200, speed=800), asics={"own": {"like": "tomahawk5", "source": "a chassis"}})
+
+
+def test_a_speed_that_an_asic_lacks_is_refused_where_no_headroom_is_planned():
+    assert read(one("trident3", ports=1, speed=100, system="sizes"))
+    with raises(FabricError, "switch leaf1: port swp0", "1600", "100", "Trident 3"):
+        read(one("trident3", ports=1, speed=1600, system="sizes"))
 
 
 def test_the_smallest_and_largest_numbers_and_names_are_accepted():

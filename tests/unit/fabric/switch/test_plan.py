@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
+from messages import raises
 from planned_switches import BOTH, STORAGE, change, one, planned
 from switches import policies, port_qos
 
@@ -15,6 +16,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Headroom
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+
+# With more ports than the bandwidth of their ASIC allows.
+CHASSIS = {
+    "chassis": {"like": "spectrum3", "source": "a test"},
+    "chassis1": {"like": "spectrum", "source": "a test"},
+}
 
 
 def test_the_reference_policy_is_planned():
@@ -32,7 +39,7 @@ def test_the_reference_policy_is_planned():
 
 
 def test_equal_ports_share_one_object():
-    wanted = planned(switches={**BOTH, "leaf2": one(ports=64)["leaf1"]})
+    wanted = planned(switches={**BOTH, "leaf2": one(ports=31)["leaf1"]})
     assert wanted["leaf1"].ports["swp1"] is wanted["leaf1"].ports["swp2"]
     assert len({id(qos) for qos in wanted["leaf2"].ports.values()}) == 1
     full = {f"leaf{number}": one(ports=32)["leaf1"] for number in range(3)}
@@ -63,7 +70,7 @@ def test_a_lossy_policy_needs_no_headroom_and_no_cable():
 
 def test_ecn_thresholds_are_lowered_on_a_switch_with_many_ports():
     """The calculation covers the whole switch: 128 ports, and the smallest alpha."""
-    few, large = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
+    few, large = planned(None, one(ports=2))["leaf1"], planned(None, one("chassis", ports=128), asics=CHASSIS)["leaf1"]
     assert few.ports["swp0"].queues[3].ecn.minimum_bytes == 600_000
     headroom_bytes = 128 * (47_104 + 90_112)
     q = Fraction(60_817_392 - headroom_bytes, 2) / (128 * 4)
@@ -145,7 +152,7 @@ NARROW = {
         (None, one(cable=999), "switch leaf1: port swp0: a cable of 999 m is longer than"),
         (
             None,
-            one("spectrum", ports=134, speed=100, cable=300),
+            one("chassis1", ports=134, speed=100, cable=300),
             "switch leaf1: the headroom of 1 lossless class on 134 ports, 13996032 bytes, does not fit into NVIDIA "
             "Spectrum's buffer of 13945824",
         ),
@@ -157,7 +164,7 @@ NARROW = {
         ),
         (
             None,
-            one("spectrum", ports=104, speed=100, cable=300),
+            one("chassis1", ports=104, speed=100, cable=300),
             "switch leaf1: port swp0: PFC may pause at a queue of 3705 bytes or more, and ECN cannot mark earlier: one "
             "packet has 4214 bytes",
         ),
@@ -183,7 +190,7 @@ NARROW = {
 )
 def test_settings_that_an_asic_does_not_support_are_refused(policy, switches, message):
     with pytest.raises(FabricError) as refused:
-        planned(policy, switches, asics=NARROW)
+        planned(policy, switches, asics={**NARROW, **CHASSIS})
     assert message in str(refused.value)
 
 
@@ -191,6 +198,12 @@ def test_user_ecn_thresholds_may_be_as_low_as_one_packet():
     ecn = {"minimum_bytes": 5_000, "maximum_bytes": 10_000}
     qos = planned({"classes": {"roce": {"ecn": ecn}}}, one())["leaf1"].ports["swp0"]
     assert qos.queues[3].ecn == Ecn(5_000, 10_000, 100)
+
+
+def test_ecn_above_the_whole_buffer_is_refused():
+    classes = {"roce": {"mode": "lossy", "ecn": {"minimum_bytes": 10**6, "maximum_bytes": 7 * 10**9}}}
+    with raises(FabricError, "switch leaf1", "roce", "7000000000", "60817392"):
+        planned({"classes": classes}, one())
 
 
 def test_the_same_input_gives_the_same_plan():

@@ -140,7 +140,7 @@ def test_pools_that_leave_no_room_for_headroom_are_refused():
 
 
 def test_a_pool_that_the_image_sizes_is_planned_from_what_headroom_leaves():
-    config, ports = image(128, 400, 5, (1, None, 60817392), None)
+    config, ports = image(32, 400, 5, (1, None, 60817392), None)
     del config["BUFFER_POOL"]["ingress_lossless_pool"]["size"]
     without = configs.wanted_switches(request("spectrum3", config, ports))["leaf1"]
     assert plan_of("spectrum3", config, ports) == without

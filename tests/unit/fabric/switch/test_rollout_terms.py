@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Rollouts of a made-up system whose configuration and changes differ in what they show."""
+"""Rollouts of a made-up system whose configuration and changes differ in what they show; what stages interrupt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from plain_system import PLAIN
 from planned_switches import one
-from switches import switch
+from proof_requests import LOSSY, params
+from switches import PORTS, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom, Queue, Switch, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
@@ -65,3 +66,23 @@ def test_a_switch_whose_system_has_nothing_to_change_has_no_stage(monkeypatch):
     result = rollout.planned(request, True, False)
     assert (result["changed"], result["stages"], result["whole"]) == (False, [], {})
     assert "diff" not in result
+
+
+def test_a_stage_names_what_a_change_of_pfc_interrupts():
+    """Only what the vendors say: Juniper that the port is blocked, NVIDIA that packets can be lost."""
+    bare = {
+        "junos": "set interfaces {} mtu 9114\n",
+        "cumulus": '{{"interface": {{"{}": {{}}}}}}',
+        "eos": "interface {}\n",
+    }
+    words = {"junos": "blocked", "cumulus": "can be lost", "eos": None}
+    for system, text in bare.items():
+        texts = dict.fromkeys(("leaf1", "leaf2", "spine1"), text.format(next(iter(PORTS[system]))))
+        request = {**params(system, running=texts), **dict.fromkeys(("nics", "nics_wanted", "backup_path"))}
+        stages = rollout.planned(request, True, False)["stages"]
+        named = {what: names for stage in stages for what, names in stage["interruptions"].items()}
+        assert list(named.values()) == ([list(texts)] if words[system] else []), system
+        assert words[system] is None or words[system] in next(iter(named))
+        if system == "junos":
+            (marking,) = rollout.planned({**request, "policy": LOSSY}, True, False)["stages"]
+            assert marking["interruptions"] == {}

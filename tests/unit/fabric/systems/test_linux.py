@@ -12,6 +12,7 @@ import contextlib
 import copy
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +26,13 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Ecn,
+    Override,
+    PortQos,
+    Queue,
+    Switch,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import READING
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import _red_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
@@ -295,6 +302,59 @@ def test_a_machine_without_queueing_is_read(namespace):
     changed = run_in(namespace, READING).stdout
     assert linux.parse(changed, "leaf1") == wanted
     assert linux.remediation(changed, wanted) == ""
+
+
+RULES = """set -e
+nft add table inet t
+nft add chain inet t post '{ type filter hook postrouting priority mangle; }'
+nft add chain inet t out '{ type filter hook output priority mangle; }'
+nft add rule inet t post oifname p1 ip dscp set cs1
+nft add rule inet t post ip6 dscp set af31
+nft add rule inet t post @nh,8,8 set 4
+nft add rule inet t post meta priority set 1:3
+nft add rule inet t post limit rate over 10 mbytes/second drop
+nft add rule inet t post limit rate 1/second accept
+nft add rule inet t out ip dscp set cs2
+"""
+
+
+def test_rules_of_nftables_are_read(namespace):
+    process = run_in(namespace, RULES)
+    if process.returncode and shutil.which("nft"):
+        pytest.skip(f"this kernel lacks nf_tables: {process.stderr}")
+    assert [(override.statement, override.ports) for override in overrides_in(namespace)] == [
+        ("nftables postrouting set ip dscp", ("p1",)),
+        ("nftables postrouting set ip6 dscp", ()),
+        ("nftables postrouting set @nh bits", ()),
+        ("nftables postrouting set meta priority", ()),
+        ("nftables postrouting limit drop", ()),
+    ]
+
+
+def test_targets_of_iptables_are_read(namespace):
+    commands = ["-o p1 -j DSCP --set-dscp 8", "-j CLASSIFY --set-class 1:3", "-j TOS --set-tos 8", "-j ACCEPT"]
+    process = run_in(namespace, "".join(f"iptables-nft -t mangle -A POSTROUTING {command}\n" for command in commands))
+    if process.returncode and shutil.which("iptables-nft"):
+        pytest.skip(f"this kernel lacks nf_tables: {process.stderr}")
+    assert [override.statement for override in overrides_in(namespace)] == [
+        f"nftables postrouting xt {target}" for target in ("DSCP", "CLASSIFY", "TOS")
+    ]
+    without_nft = run_in(
+        namespace,
+        "mkdir /tmp/$$; for c in ip tc sh ls sysctl grep tr cat; do ln -s $(command -v $c)"
+        f" /tmp/$$; done; PATH=/tmp/$$; {READING}",
+    ).stdout
+    (override,) = links_up(without_nft)
+    assert override.statement.startswith("nftables: not read")
+
+
+def overrides_in(namespace: str) -> tuple[Override, ...]:
+    """Return the overrides in a namespace, without its links, which are down."""
+    return links_up(run_in(namespace, READING).stdout)
+
+
+def links_up(reading: str) -> tuple[Override, ...]:
+    return tuple(each for each in linux.parse(reading, "leaf1").overrides if each.statement != "link down")
 
 
 def test_the_script_runs_and_its_result_is_read_back(namespace):
