@@ -86,8 +86,9 @@ class Buffers:
     software made, by speed in Gbit/s and longest cable in metres. ``ports_xoff_bytes``: the xoff of one priority of all
     ports, each by the profile of its speed and configured cable. ``shares``: the configured division of the ASIC's
     buffer, of a system that divides it in percent; the pools are then not known in bytes. ``refusal``: why these
-    buffers hold no lossless class; None where they do. ``computes_headroom``: the switch computes headroom itself,
-    from speed, cable and MTU, and ``headroom`` are its results.
+    buffers hold no lossless class; None where they do. ``computed_xoff_bytes``: the xoff that the switch
+    itself computed from speed, cable and MTU, by port and priority group, as far as it was read; None where it does not
+    compute it.
     """
 
     lossless_bytes: int | None = None
@@ -98,7 +99,7 @@ class Buffers:
     ports_xoff_bytes: int = 0
     shares: BufferShares | None = None
     refusal: FabricError | None = None
-    computes_headroom: bool = False
+    computed_xoff_bytes: Mapping[tuple[str, int], int] | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,8 @@ class Switch:
     planned switch. ``shares``: the division that a planned switch must have, of a system that divides its buffer in
     percent and where it is not rendered (junos). ``buffers``: those of a switch as read; None where they are not shown.
 
+    ``least_xoff_bytes``: the headroom that a planned switch must at least compute itself, by port.
+
     ``speeds_gbit_s``: of each port; of a switch as read, where a speed is configured. Only read, never wanted or
     compared: ``overrides``; ``lags``: the members of each port channel.
     """
@@ -177,6 +180,7 @@ class Switch:
     speeds_gbit_s: Mapping[str, int] = field(default_factory=dict, compare=False)
     lags: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     buffers: Buffers | None = field(default=None, compare=False)
+    least_xoff_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def distinct_ports(self) -> list[PortQos]:
         """Return each object of ``ports`` once: most ports of a switch are alike."""

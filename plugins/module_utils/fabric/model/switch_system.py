@@ -15,6 +15,10 @@ def _any_cable(subject: str, cable_m: int | None) -> None:
     """Accept every cable."""
 
 
+def _whole(text: str) -> str:
+    return text
+
+
 def _same_length(cable_m: int) -> int:
     return cable_m
 
@@ -69,6 +73,8 @@ class SwitchSystem:
     # boot_configuration(text, name), for a system whose reboot loses the change: what save.yml makes it apply at every
     # boot, for the configuration ``text``; "" for one without QoS. None: the system can save its configuration.
     boot_configuration: Callable[[str, str], str] | None = None
+    # configuration(text): the part of a reading that is the switch's configuration, for backups.
+    configuration: Callable[[str], str] = _whole
     # Whether the switch itself saves every change, so that there is no save.yml.
     saves_with_change: bool = False
     # What a change interrupts, and for how long, by a pattern of its text; only what the vendor's documents say.

@@ -168,7 +168,7 @@ def _undoing(
     faults: dict[End, list[Claim]] = {}
     for spec in specs:
         seen = switches.get(spec.name)
-        for ports, *texts in problems(seen, spec.speeds_gbit_s) if seen else ():
+        for ports, *texts in problems(seen, spec.speeds_gbit_s, planned.get(spec.name)) if seen else ():
             for port in ports or ("",):
                 faults.setdefault(End(spec.name, port), []).append(fault(*texts))
         text = running.get(spec.name)

@@ -157,6 +157,14 @@ def spectrum_xoff_bytes(asic: Asic, speed_gbit_s: int, cable_m: int, ip_mtu_byte
     return xoff
 
 
+def computed_cable_m(asic: Asic, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int) -> int:
+    """Return the length to give to an image that computes headroom: one for which its formula reaches the floor."""
+    floor = floor_bytes(speed_gbit_s, cable_m, ip_mtu_bytes)
+    while asic.formula is not None and spectrum_xoff_bytes(asic, speed_gbit_s, cable_m, ip_mtu_bytes) < floor:
+        cable_m += 1
+    return cable_m
+
+
 def _whole_kib(number: Fraction | int) -> int:
     return int(-(-number // 1024)) * 1024
 
@@ -204,7 +212,7 @@ def headroom_of(
         mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
         xoff = _interpolated(asic, speed_gbit_s, cables, cable_m, mtu)
         whose = f"the headroom of {asic.title}'s profile"
-    check_xoff(xoff, whose, speed_gbit_s, cable_m if own_cable is None else own_cable, mtu, subject)
+    _check_xoff(xoff, whose, speed_gbit_s, cable_m if own_cable is None else own_cable, mtu, subject)
     return replace(row, xoff_bytes=xoff)
 
 
@@ -220,8 +228,7 @@ def _interpolated(asic: Asic, speed_gbit_s: int, cables: list[int], cable_m: int
     return row + int(-(-added_bytes // asic.cell_bytes) * asic.cell_bytes)
 
 
-def check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int, subject: str) -> None:
-    """Raise FabricError for ``subject`` where this headroom loses packets, or must be in a wrong unit."""
+def _check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int, subject: str) -> None:
     minimum = floor_bytes(speed_gbit_s, cable_m, ip_mtu_bytes)
     headroom = f"{whose} of {xoff} bytes for {speed_gbit_s} Gbit/s, {cable_m} m and IP packets of {ip_mtu_bytes} bytes"
     parts = (

@@ -67,11 +67,10 @@ class _SonicReader:
         self.watchdogs = db.by_port("PFC_WD")
         self.image_left_out = "BUFFER_POOL" not in db.tables  # the ConfigDB is a part, such as the rendered one
         self.computes_headroom = computes_headroom(db)
-        self.computed_groups = db.running.by_port_and_number("BUFFER_PG") if db.running else {}
         self.cables = next(iter(db.table("CABLE_LENGTH").items()), None)
         self._octets: dict[tuple[str, str, int], Octet] = {}
         self._ecns: dict[str, Ecn | None] = {}
-        self._headrooms: dict[tuple[str, str], Headroom | None] = {}
+        self._headrooms: dict[str, Headroom | None] = {}
 
     def switch(self) -> Switch:
         db = self.db
@@ -113,7 +112,7 @@ class _SonicReader:
         )
         group_of = self._map(key, PFC_TO_PG, PFC_TO_PG_TABLE) or tuple(range(CLASSES))
         pfc = self.db.numbers("PORT_QOS_MAP", key, "pfc_enable", CLASSES - 1) or ()
-        headroom = [self._headroom(port, number) for number in range(CLASSES)]
+        headroom = [self._headroom(self.groups.get(port, {}).get(number)) for number in range(CLASSES)]
         return PortQos(
             dscp_to_class=dscps,
             rewrites_dscp=bool(self.db.text("PORT_QOS_MAP", key, REWRITING)),
@@ -206,19 +205,17 @@ class _SonicReader:
         table, key = "CABLE_LENGTH", self.cables[0]
         return self.db.whole(table, key, port, str(self.cables[1][port]).removesuffix("m"), 0, 1 << 20)
 
-    def _headroom(self, port: str, group: int) -> Headroom | None:
-        """Return the headroom of a group; where the image computes it, its result, if APPL_DB was read."""
-        key, db = self.groups.get(port, {}).get(group), self.db
-        if key is not None and db.text("BUFFER_PG", key, "profile") == COMPUTED:
-            key, db = self.computed_groups.get(port, {}).get(group), db.running or db
-        if key is None or (self.image_left_out and db.text("BUFFER_PG", key, "profile") == INGRESS_LOSSY):
+    def _headroom(self, key: str | None) -> Headroom | None:
+        if key is None or self.db.text("BUFFER_PG", key, "profile") == COMPUTED:
             return None
-        name = db.reference("BUFFER_PG", key, "profile", "BUFFER_PROFILE")
+        if self.image_left_out and self.db.text("BUFFER_PG", key, "profile") == INGRESS_LOSSY:
+            return None
+        name = self.db.reference("BUFFER_PG", key, "profile", "BUFFER_PROFILE")
         if name is None:
             return None
-        if (db.name, name) not in self._headrooms:
-            self._headrooms[db.name, name] = read_headroom(db, name, self.image_left_out)
-        return self._headrooms[db.name, name]
+        if name not in self._headrooms:
+            self._headrooms[name] = read_headroom(self.db, name, self.image_left_out)
+        return self._headrooms[name]
 
     def _watchdog(self, port: str, key: str, pfc: tuple[int, ...]) -> Watchdog | None:
         """Return the watchdog; None where it does not run, or not on all priorities that pause.

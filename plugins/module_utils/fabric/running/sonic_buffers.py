@@ -12,7 +12,6 @@ ConfigDB, and that profile and the sizes of pools are in APPL_DB (cfgmgr/bufferm
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, Headroom
@@ -22,6 +21,7 @@ INGRESS_POOL = "ingress_lossless_pool"
 EGRESS_LOSSLESS = "egress_lossless_profile"
 MOST_BYTES = (1 << 64) - 1  # uint64 in the models
 COMPUTED = "NULL"  # the profile of a group whose headroom the image computes
+_COMPUTED_GROUP = re.compile(r"BUFFER_PG_TABLE:([^:]+):([0-7])(?:-([0-7]))?")
 _IMAGE_PROFILE = re.compile(r"pg_lossless_([0-9]{1,7})000_([0-9]{1,6})m_profile")
 
 
@@ -38,11 +38,7 @@ def read_buffers(db: ConfigDb) -> Buffers | None:
     if refusal is not None:
         return Buffers(refusal=refusal)
     cables = next(iter(db.table("CABLE_LENGTH").values()), {})
-    lines = {port: (fields.get("speed"), cables.get(port)) for port, fields in db.table("PORT").items()}
-    computes = computes_headroom(db)
-    has_results = computes and db.running is not None and INGRESS_POOL in db.running.table("BUFFER_POOL")
-    if has_results and db.running is not None:
-        db = db.running
+    lines = [(fields.get("speed"), cables.get(port)) for port, fields in db.table("PORT").items()]
     sizes: dict[str, list[int]] = {"ingress": [], "egress": []}
     for name in db.table("BUFFER_POOL"):
         if name != INGRESS_POOL:
@@ -52,11 +48,8 @@ def read_buffers(db: ConfigDb) -> Buffers | None:
     headroom_pool = db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_BYTES) or 0
     if lossless is not None and lossless + headroom_pool > max(sizes["egress"], default=0):
         lossless = max(0, lossless - headroom_pool)  # the size includes the headroom pool
-    rows = _computed_rows(db, lines) if has_results else _image_rows(db)
-    of_lines = list(lines.values())
-    ports_xoff = sum(
-        row.xoff_bytes * of_lines.count((f"{speed}000", f"{cable}m")) for (speed, cable), row in rows.items()
-    )
+    rows = _image_rows(db)
+    ports_xoff = sum(row.xoff_bytes * lines.count((f"{speed}000", f"{cable}m")) for (speed, cable), row in rows.items())
     return Buffers(
         lossless,
         headroom_pool,
@@ -64,7 +57,7 @@ def read_buffers(db: ConfigDb) -> Buffers | None:
         max(sizes["egress"], default=0),
         rows,
         ports_xoff,
-        computes_headroom=computes,
+        computed_xoff_bytes=_computed_xoff_bytes(db) if computes_headroom(db) else None,
     )
 
 
@@ -79,22 +72,20 @@ def _image_rows(db: ConfigDb) -> dict[tuple[int, int], Headroom]:
     return rows
 
 
-def _computed_rows(
-    running: ConfigDb, lines: Mapping[str, tuple[str | None, str | None]]
-) -> dict[tuple[int, int], Headroom]:
-    """Return the headroom that the image computed for the speed and cable of its ports, as in ``_image_rows``.
-
-    Not by the profiles' names, which also depend on MTU, alpha, lanes and gearbox.
-    """
-    rows = {}
-    for port, groups in running.by_port_and_number("BUFFER_PG").items():
-        line = re.fullmatch(r"([0-9]{1,7})000 ([0-9]{1,6})m", "{} {}".format(*lines.get(port, (None, None))))
-        for key in groups.values() if line else ():
-            name = running.reference("BUFFER_PG", key, "profile", "BUFFER_PROFILE")
-            headroom = read_headroom(running, name, False) if name else None
-            if line and headroom is not None:
-                rows[int(line[1]), int(line[2])] = headroom
-    return rows
+def _computed_xoff_bytes(db: ConfigDb) -> dict[tuple[str, int], int]:
+    """Return the xoff that the image computed, by port and priority group, as far as the dump of APPL_DB shows it."""
+    dump = db.dump if isinstance(db.dump, dict) else {}
+    fields = {key: row.get("value") for key, row in dump.items() if isinstance(row, dict)}
+    computed = {}
+    for key, group in fields.items():
+        match = _COMPUTED_GROUP.fullmatch(key)
+        if match and isinstance(group, dict):
+            profile = str(group.get("profile")).strip("[]").rpartition(":")[2]  # "[TABLE:name]" until 2021
+            settings = fields.get(f"BUFFER_PROFILE_TABLE:{profile}")
+            xoff = str(settings.get("xoff")) if isinstance(settings, dict) else ""
+            for number in range(int(match[2]), int(match[3] or match[2]) + 1) if xoff.isdecimal() else ():
+                computed[match[1], number] = int(xoff)
+    return computed
 
 
 def lossless_refusal(db: ConfigDb) -> FabricError | None:

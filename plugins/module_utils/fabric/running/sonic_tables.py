@@ -27,12 +27,11 @@ Entry = dict[str, Any]  # of one key of a table: field -> text, or a list of tex
 class ConfigDb:
     """The tables of one ConfigDB. ``name`` is the switch's; every refusal begins with it and names table and key.
 
-    ``running``: the buffers that the switch made of it (``BUFFER_..._TABLE`` of its APPL_DB), as tables of the same
-    form; None where they were not read.
+    ``dump``: the entries of APPL_DB that were read with it, by key; None where they were not read.
     """
 
     def __init__(self, text: str, name: str) -> None:
-        """Parse ``text``, and the dump of APPL_DB that may follow it.
+        """Parse ``text``, and the dump of APPL_DB that may follow it: `sonic-db-dump`, key -> {"value": fields}.
 
         Raises FabricError where it is not a JSON object of tables.
         """
@@ -41,7 +40,7 @@ class ConfigDb:
         try:
             data, end = DECODER.raw_decode(text.lstrip())
             dump = text.lstrip()[end:].strip()
-            self.running = ConfigDb(json.dumps(_tables_of_dump(json.loads(dump))), f"{name}: APPL_DB") if dump else None
+            self.dump = json.loads(dump) if dump else None
         except (ValueError, RecursionError) as error:
             raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", remedy) from None
         if not isinstance(data, dict):
@@ -211,17 +210,10 @@ class ConfigDb:
             )
 
 
-def _tables_of_dump(dump: Any) -> dict[str, Any]:
-    """Return the tables of what `sonic-db-dump` prints: "TABLE_TABLE:PART:PART" -> {"value": fields}."""
-    tables: dict[str, Any] = {}
-    if not isinstance(dump, dict):
-        raise ValueError("the dump of APPL_DB is not an object")
-    for key, row in dump.items():
-        table, _separator, parts = key.partition("_TABLE:")
-        if not isinstance(row, dict) or not parts:
-            raise ValueError(f"{key} in APPL_DB is not an entry of a table")
-        tables.setdefault(table, {})[parts.replace(":", "|")] = row.get("value")
-    return tables
+def without_dump(text: str) -> str:
+    """Return a reading without the dump of APPL_DB after the ConfigDB: what a backup is."""
+    stripped = text.lstrip()
+    return stripped[: DECODER.raw_decode(stripped)[1]]
 
 
 def references(entry: Mapping[str, Any]) -> Iterator[str]:

@@ -150,7 +150,7 @@ def compare(readings: Readings) -> dict[str, Any]:
     for name, seen_switch in readings.seen.items():
         switch = readings.wanted[name]
         system = SYSTEMS[switch.system]
-        undoing = [Difference(*problem[:4]) for problem in problems(seen_switch, switch.speeds_gbit_s)]
+        undoing = [Difference(*problem[:4]) for problem in problems(seen_switch, switch.speeds_gbit_s, switch)]
         differences_found[name] = [
             {
                 "ports": list(difference.ports),

@@ -12,6 +12,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overr
 OVERRIDDEN = "no statement that is not understood can change the {} of packets"
 UNKNOWN = "the path is not known beyond it"
 LINE_RATE, LINE_RATE_WRONG = "the port has the inventory's speed", "headroom and thresholds are for another speed"
+COMPUTED_HEADROOM = "the switch has computed the headroom of priority {}"
+HEADROOM_CONSEQUENCE = "what arrives between a pause and its effect may be dropped"
 MEMBERS, MEMBER_UNKNOWN = (
     "all members of the port channel are in the inventory",
     "packets also take ports that were not checked",
@@ -27,11 +29,15 @@ def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[Ove
             yield Override(override.statement, override.effect, ports)
 
 
-def problems(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], str, str, str, str]]:
+def problems(
+    seen: Switch, speeds_gbit_s: Mapping[str, int], wanted: Switch | None
+) -> Iterator[tuple[tuple[str, ...], str, str, str, str]]:
     """Return what can undo the policy on the inventory's ports: ports, claim, wanted, seen and consequence.
 
-    No port is named where it concerns all.
+    No port is named where it concerns all. ``wanted``: the switch as planned; None where that is not compared.
     """
+    if wanted is not None and seen.buffers is not None and seen.buffers.computed_xoff_bytes is not None:
+        yield from _computed_headroom(seen.buffers.computed_xoff_bytes, wanted)
     for override in overrides_of(seen, speeds_gbit_s):
         yield (
             override.ports,
@@ -48,3 +54,18 @@ def problems(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[tuple[t
         others = [member for member in members if member not in speeds_gbit_s]
         if known and others:
             yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
+
+
+def _computed_headroom(
+    xoff_bytes: Mapping[tuple[str, int], int], wanted: Switch
+) -> Iterator[tuple[tuple[str, ...], str, str, str, str]]:
+    """Return the ports whose switch computed less headroom than may be needed, or none that was read."""
+    ports: dict[tuple[str, str, str], list[str]] = {}
+    for port, floor in wanted.least_xoff_bytes.items():
+        for priority in wanted.ports[port].pfc:
+            computed = xoff_bytes.get((port, priority))
+            if computed is None or computed < floor:
+                texts = COMPUTED_HEADROOM.format(priority), f"{floor} bytes or more", f"{computed or 'not read'}"
+                ports.setdefault(texts, []).append(port)
+    for (claim, least, computed_text), names in ports.items():
+        yield tuple(names), claim, least, computed_text, HEADROOM_CONSEQUENCE

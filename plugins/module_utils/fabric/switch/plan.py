@@ -80,7 +80,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
     for name, port in spec.ports.items():
         lines.setdefault((port.speed_gbit_s, port.cable_m), name)
     headrooms: dict[SpeedAndCable, Headroom] = {}
-    computes = buffers is not None and buffers.computes_headroom and not spec.own_headroom
+    computes = buffers is not None and buffers.computed_xoff_bytes is not None and not spec.own_headroom
     pfc_bytes: Fraction | None = None  # the queue length at which a port may begin to pause
     shares: BufferShares | None = None
     if policy.lossless and asic is not None:
@@ -91,10 +91,8 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
         for (_speed, cable), name in lines.items():
             spec.system.check_cable(f"{subject}: port {name}", cable)
         if spec.needs_headroom:
-            computed = buffers.headroom if computes and buffers else {}
             headrooms = {
-                line: _headroom(policy, spec, asic, computed, line, f"{subject}: port {name}")
-                for line, name in lines.items()
+                line: _headroom(policy, spec, asic, line, f"{subject}: port {name}") for line, name in lines.items()
             }
         configured = buffers.shares if buffers else None
         least = _least_headrooms(policy, spec, headrooms) if configured else headrooms
@@ -112,6 +110,8 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
         ecns = _ecns(policy, line[0], pfc_bytes, f"{subject}: port {name}")
         headroom = headrooms.get(line)
         cable = line[1] if policy.lossless and (spec.sizes_headroom or computes) else None
+        if computes and headroom is not None and asic is not None and cable is not None:
+            headroom, cable = None, thresholds.computed_cable_m(asic, line[0], cable, policy.switch_ip_mtu_bytes)
         key = ecns, headroom, cable, spec.system.name, spec.queue_buffer_bytes
         if key not in shared:
             qos = _port_qos(policy, ecns, headroom, cable)
@@ -128,6 +128,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
         own_headroom,
         shares,
         speeds_gbit_s=spec.speeds_gbit_s,
+        least_xoff_bytes={
+            name: thresholds.floor_bytes(port.speed_gbit_s, port.cable_m or 0, policy.switch_ip_mtu_bytes)
+            for name, port in (spec.ports.items() if computes and policy.lossless else ())
+        },
     )
 
 
@@ -238,23 +242,10 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
             )
 
 
-def _headroom(
-    policy: Policy,
-    spec: SwitchSpec,
-    asic: Asic,
-    computed: Mapping[tuple[int, int], Headroom],
-    line: SpeedAndCable,
-    subject: str,
-) -> Headroom:
-    """Return the headroom of a line: that which the switch ``computed`` for it, if it did."""
+def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: SpeedAndCable, subject: str) -> Headroom:
     speed, cable = line
     if cable is None:
         raise FabricError(subject, "cable_m is missing, but a lossless class's headroom depends on it", "set it")
-    if (speed, cable) in computed:
-        headroom = computed[speed, cable]
-        whose = "the headroom that the switch computed"
-        thresholds.check_xoff(headroom.xoff_bytes, whose, speed, cable, policy.switch_ip_mtu_bytes, subject)
-        return headroom
     cable = spec.held_cable_m(cable)
     return thresholds.headroom_of(asic, speed, cable, policy.switch_ip_mtu_bytes, spec.own_headroom, subject)
 

@@ -90,7 +90,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     }
     result["table"] += idle_link_remarks(wanted)
     if not check_mode:
-        _back_up(params["backup_path"], {file_of("", wanted[name]): running[name] for name in whole_changes})
+        _back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)
     if diff_mode:
         result["diff"] = [
             {"before_header": name, "after_header": name, "before": "", "after": text}
@@ -234,10 +234,13 @@ def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, A
     return {"path": last, "switches": touched}
 
 
-def _back_up(folder: str | None, texts: Mapping[str, str]) -> None:
-    """Write the configurations of the switches that change, by file name. Raises ProofError."""
+def _back_up(folder: str | None, texts: Mapping[str, str], switches: Mapping[str, Switch]) -> None:
+    """Write the configurations of the switches that change, by name. Raises ProofError."""
     if folder and texts:
-        backups.write(folder, texts)
+        systems = {name: SYSTEMS[switches[name].system] for name in texts}
+        backups.write(
+            folder, {file_of("", switches[name]): systems[name].configuration(text) for name, text in texts.items()}
+        )
 
 
 def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -262,7 +265,7 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     }
     changes = {name: text for name, text in changes.items() if text}
     if not check_mode:
-        _back_up(params["backup_path"], {file_of("", now[name]): running[name] for name in changes})
+        _back_up(params["backup_path"], {name: running[name] for name in changes}, now)
     return {
         "changed": False,
         "changes": changes,

@@ -132,6 +132,7 @@ SONIC = Rules(
 )
 # Paths of NVUE's tree, with the value last.
 CUMULUS = Rules(
+    (r"(interface \S+ )?qos [a-z-]+$", None),  # a section without settings
     (r"interface \S+ link state down", LINK),
     (r"interface \S+ storm-control |(qos egress-shaper default-global|interface \S+ qos egress-shaper) ", RATE),
     (r"(qos link-pause default-global|interface \S+ qos link-pause) ", PAUSE),

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import SYSTEM, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import EGRESS_LOSSLESS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb, without_dump
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_patch import patches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_restoration import (
     restoring_patches,
@@ -120,6 +120,7 @@ SONIC = SwitchSystem(
     parse=parse,
     remediation=remediation,
     restoration=restoration,
+    configuration=without_dump,
     port=re.compile(r"Ethernet(0|[1-9][0-9]{0,3})"),  # sonic-port.yang
     port_example="Ethernet0",
     asics=tuple(name for name in ASICS if name != "jericho2"),

@@ -12,6 +12,8 @@ from patched_sonic import jsonpatch
 from refusals import refuses
 from sonic_configs import default_config
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 
@@ -37,10 +39,9 @@ def dynamic_config(cable="5m"):
 def dump(config, xoff=XOFF):
     """Return what `sonic-db-dump -n APPL_DB` prints after the image has computed the buffers of ``config``."""
     profile = {"pool": "ingress_lossless_pool", "size": str(19_456 + xoff), "xon": "19456", "xoff": str(xoff)}
-    rows = {
-        "BUFFER_POOL_TABLE:ingress_lossless_pool": {"type": "ingress", "mode": "dynamic", "size": "51000000"},
-        "BUFFER_POOL_TABLE:egress_lossless_pool": config["BUFFER_POOL"]["egress_lossless_pool"],
-    }
+    groups = [key for key, entry in config["BUFFER_PG"].items() if entry["profile"] == "NULL"]
+    size = str(60_817_392 - (2 if groups[0].endswith("3-4") else 1) * len(groups) * xoff)  # the pool gets what is left
+    rows = {"BUFFER_POOL_TABLE:ingress_lossless_pool": {"type": "ingress", "mode": "dynamic", "size": size}}
     for key, entry in config["BUFFER_PG"].items():
         port, group = key.split("|")
         cable = config["CABLE_LENGTH"]["AZURE"][port]
@@ -48,7 +49,10 @@ def dump(config, xoff=XOFF):
             name = f"pg_lossless_400000_{cable}_profile"
             rows[f"BUFFER_PROFILE_TABLE:{name}"] = {**profile, "dynamic_th": "0"}
             rows[f"BUFFER_PG_TABLE:{port}:{group}"] = {"profile": name}
-    return json.dumps({key: {"type": "hash", "value": value} for key, value in rows.items()})
+    dumped = {key: {"type": "hash", "value": value} for key, value in rows.items()}
+    return json.dumps(
+        {**dumped, "BUFFER_PG_TABLE_KEY_SET": {"type": "set", "value": ["Ethernet0:3"]}}
+    )  # while it works
 
 
 def request(text, **settings):
@@ -86,16 +90,40 @@ def test_the_image_is_given_the_cable_and_computes_the_headroom():
     assert sonic.remediation(text_of(after), plan_of(text_of(after))) == ""
 
 
-def test_headroom_that_was_not_read_is_not_as_wanted():
+def differences_of(text):
+    return configs.compared(request(text))["differences"]["leaf1"]
+
+
+@pytest.mark.parametrize(
+    "dumped", ["", "[]", '{"PORT": 5}', '{"BUFFER_PG_TABLE:Ethernet0:3": {"value": {"profile": "gone"}}}']
+)
+def test_headroom_that_was_not_read_is_not_as_wanted(dumped):
     after = applied(text_of(dynamic_config()), plan_of(text_of(dynamic_config())))
-    differences = configs.compared(request(json.dumps(after)))["differences"]["leaf1"]
-    assert [difference["seen"] for difference in differences if "headroom" in difference["what"]] == ["none"]
+    (difference,) = differences_of(f"{json.dumps(after)}\n{dumped}")
+    assert (difference["ports"], difference["seen"]) == (list(NAMES), "not read")
 
 
-def test_headroom_that_is_too_small_is_refused():
-    text = text_of(dynamic_config("3m"), 70_000)
-    with refuses("switch leaf1: port Ethernet0", 70_000, 78_690 - 1010):  # two frames, 3 m, 905 quanta
-        plan_of(text)
+def test_headroom_that_is_too_small_is_named_with_its_ports():
+    text = text_of(dynamic_config())
+    after = applied(text, plan_of(text))
+    short = text_of(after).replace(f'"xoff": "{XOFF}"', '"xoff": "70000"')
+    (difference,) = differences_of(short)
+    assert difference["seen"] == "70000"
+    assert difference["wanted"].startswith(str(thresholds.floor_bytes(400, 3, 9100)))
+
+
+def test_an_image_whose_formula_is_below_the_floor_gets_a_longer_cable():
+    config = dynamic_config()
+    for port in config["PORT"].values():
+        port["speed"] = "100000"
+    ports = {port: {"speed_gbit_s": 100, "cable_m": 3} for port in NAMES}
+    text = json.dumps(config)
+    wanted = configs.wanted_and_seen(request(text, asic="spectrum", ports=ports), to_change=True).wanted["leaf1"]
+    (cable,) = {qos.cable_m for qos in wanted.ports.values()}
+    assert 3 < cable < 10
+    spectrum, floor = ASICS["spectrum"], thresholds.floor_bytes(100, 3, 9100)
+    assert thresholds.spectrum_xoff_bytes(spectrum, 100, 3, 9100) < floor
+    assert thresholds.spectrum_xoff_bytes(spectrum, 100, cable, 9100) >= floor
 
 
 def test_a_cable_that_is_too_short_for_the_image_is_a_difference():
@@ -141,10 +169,22 @@ def test_the_stages_of_a_rollout_end_with_the_images_results():
     assert {port: seen.ports[port] for port in NAMES} == wanted.ports
 
 
-@pytest.mark.parametrize("second", ["[]", '{"PORT": 5}', '{"BUFFER_PG_TABLE:Ethernet0:3": 1}', "Traceback"])
-def test_a_dump_of_another_form_is_refused(second):
+def test_text_after_the_configuration_that_is_no_dump_is_refused():
     with refuses("leaf1: ConfigDB", "sonic-cfggen"):
-        sonic.parse(f"{json.dumps(dynamic_config())}\n{second}", "leaf1")
+        sonic.parse(f"{json.dumps(dynamic_config())}\nTraceback", "leaf1")
+
+
+def test_a_port_that_leaves_the_inventory_keeps_no_lossless_headroom():
+    after = applied(text_of(dynamic_config()), plan_of(text_of(dynamic_config())))
+    fewer = replace(plan_of(text_of(after)), ports={NAMES[0]: plan_of(text_of(after)).ports[NAMES[0]]})
+    last = applied(text_of(after), fewer)
+    assert [key for key, entry in last["BUFFER_PG"].items() if entry["profile"] == "NULL"] == ["Ethernet0|3"]
+
+
+def test_a_backup_is_the_configuration_alone(tmp_path):
+    params = {**request(text_of(dynamic_config())), "nics": {}, "nics_wanted": {}, "done": None}
+    rollout.planned({**params, "backup_path": str(tmp_path / "run")}, check_mode=False, diff_mode=False)
+    assert json.loads((tmp_path / "run/leaf1.sonic").read_text()) == dynamic_config()
 
 
 def test_a_traditional_image_keeps_its_cables():

@@ -89,9 +89,9 @@ def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
 def _check(result: ConfigDb, wanted: Switch) -> None:
     ports = read(result).ports
     for port, qos in wanted.ports.items():
-        # Where the image computes headroom, it does so after the change.
-        later = {"cable_m": None} if qos.cable_m is None else {"headroom": qos.headroom}
-        seen, expected = {**asdict(ports[port]), **later}, {**asdict(qos), **later}
+        seen, expected = asdict(ports[port]), asdict(qos)
+        if qos.cable_m is None:
+            seen["cable_m"] = None
         differing = [field for field, value in expected.items() if seen[field] != value]
         if differing:
             raise FabricError(
@@ -137,7 +137,7 @@ class _Target:
                     "PORT", port, "the switch has no such port", "name the ports as `show interfaces status` does"
                 )
             unprotected = next((priority for priority in qos.pfc if qos.headroom[priority] is None), None)
-            if unprotected is not None:
+            if unprotected is not None and qos.cable_m is None:
                 raise FabricError(
                     f"{self.wanted.name}: {port}",
                     f"priority {unprotected} pauses and has no headroom, so packets on the cable would be lost",
@@ -243,7 +243,7 @@ class _Target:
             if headroom is None or not name or self._headroom(name) != headroom:
                 groups[key] = {**groups.get(key, {}), "profile": profile}
         elif is_computed or "xoff" in self.db.entry("BUFFER_PROFILE", name):
-            del groups[key]
+            groups.pop(key, None)
 
     def _headroom(self, name: str) -> Headroom | None:
         if name not in self.headrooms:
@@ -281,7 +281,8 @@ class _Target:
             self.tables.get("PFC_WD", {}).pop(port, None)
             for table in ("QUEUE", "BUFFER_PG"):
                 for key, entry in list(self.tables.get(table, {}).items()):
-                    if key.startswith(f"{port}|") and any(OWN in name for name in references(entry)):
+                    names = [*references(entry)]
+                    if key.startswith(f"{port}|") and (COMPUTED in names or any(OWN in name for name in names)):
                         del self.tables[table][key]
 
     def _polling(self) -> None:

@@ -113,7 +113,7 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
     groups: dict[int, str] = {}
     for number in range(CLASSES):
         headroom = qos.headroom[number]
-        if headroom is not None and qos.cable_m is not None:
+        if number in qos.pfc and qos.cable_m is not None:
             groups[number] = COMPUTED
         elif headroom is not None:
             groups[number] = share("BUFFER_PROFILE", _buffer(headroom, brackets, pools_headroom))
