@@ -21,6 +21,7 @@ def as_on_a_target(monkeypatch):
         return
     monkeypatch.setattr("ansible.module_utils._internal.is_controller", False)
     monkeypatch.setattr("ansible.module_utils.common.warnings._global_warnings", {})
+    monkeypatch.setattr("ansible.module_utils.common.warnings._global_deprecations", {})
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def _vfs(system: System, seen: Seen) -> tuple[tuple[VirtualFunction, ...], str]:
     if (nics.quiet(system, f"{device}/sriov_numvfs") or "0") == "0" or not seen.address:
         return (), ""
     try:
-        vfs = vf_settings.link(system, seen.nic.interface).vfs
+        link = vf_settings.link(system, seen.nic.interface)
     except HostError as error:
         return (), str(error)
     representors = {}
@@ -82,8 +82,8 @@ def _vfs(system: System, seen: Seen) -> tuple[tuple[VirtualFunction, ...], str]:
             representors[int(port[1])] = interface
     mode = eswitch.SWITCHDEV if representors else _mode(system, seen.address)
     return tuple(
-        VirtualFunction(index, vf["mac"], vf["vlan"], vf["vlan_qos"], mode, representors.get(index))
-        for index, vf in sorted(vfs.items())
+        VirtualFunction(index, vf["mac"], vf["vlan"], link.vlan_qos[index], mode, representors.get(index))
+        for index, vf in sorted(link.vfs.items())
     ), ""
 
 

@@ -124,8 +124,11 @@ def _bring(system: System, seen: dict[str, Seen], plans: Planned, check: bool, s
 
 def shown(seen: Seen) -> dict[str, Any]:
     """Return a function as plain data: the fields of Nic, why some are missing, and the other fields of Seen."""
+    fields = asdict(seen.nic)
+    for queue in filter(None, fields["queues"]):
+        del queue["unknown_ecn"]  # of a switch
     return {
-        **asdict(seen.nic),
+        **fields,
         "cannot": dict(seen.cannot),
         "driver": seen.driver,
         "address": seen.address,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable
 
@@ -88,7 +89,7 @@ NOT_IN_SWITCHDEV = ("trust", "spoof_check", "vlan", "link_state")
 class Link:
     """A physical function's network interface, and the settings of its VFs by index; None: not reported.
 
-    Each VF also has ``vlan_qos``: the priority in the tags of its VLAN, which is not a setting of ``gpu_host_sriov``.
+    ``vlan_qos``: the priority in the tags of each VF's VLAN, which is not a setting of ``gpu_host_sriov``.
     """
 
     interface: str
@@ -96,6 +97,7 @@ class Link:
     hardware_address: str  # the permanent one
     vfs: dict[int, dict[str, Any]]
     representor: bool = False
+    vlan_qos: Mapping[int, int] = field(default_factory=dict)
 
 
 def read(system: System, address: str) -> Link:
@@ -155,14 +157,12 @@ def link(system: System, interface: str) -> Link:
             # Reported only if it differs from the address: a member of a bond has the bond's address.
             report.get("permaddr", report.get("address", "")),
             {
-                item["vf"]: {
-                    **{name: setting.read(item) for name, setting in SETTINGS.items()},
-                    "vlan_qos": _of_vlan("qos", item),
-                }
+                item["vf"]: {name: setting.read(item) for name, setting in SETTINGS.items()}
                 for item in report.get("vfinfo_list", [])
             },
             # Linux Documentation/networking/switchdev.rst: representors are named pf0vf0, the uplink p0.
             str(report.get("phys_port_name", "")).startswith("pf"),
+            {item["vf"]: _of_vlan("qos", item) for item in report.get("vfinfo_list", [])},
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise HostError(

@@ -47,12 +47,12 @@ def test_a_vf_on_ethernet_is_read(server):
             "trust": True,
             "spoof_check": False,
             "vlan": 100,
-            "vlan_qos": 3,
             "link_state": "enable",
             "min_tx_mbps": 1000,
             "max_tx_mbps": 40000,
         }
     }
+    assert link.vlan_qos == {2: 3}
 
 
 def test_a_vf_on_infiniband_is_read(server):
