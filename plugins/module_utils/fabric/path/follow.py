@@ -281,7 +281,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
     first, last = checker.port_of(start), checker.port_of(goal)
     hops = fabric.shortest_hops(first, last)
     hops_back = fabric.shortest_hops(last, first)
-    parts = [*checker.applications(start.device)]
+    parts = []
     if first != start:
         parts += [checker.sender(start), *checker.virtual_function(SENDER, start)]
     parts += [*checker.undoing(first), checker.sender(first)]
@@ -301,7 +301,8 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
         parts += [*checker.virtual_function(RECEIVER, goal), checker.receiver(goal)]
     for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
-    return _deduplicated([*parts, checker.reactor(first)])
+    # Several applications may have one name, but each other part is one place.
+    return [*checker.applications(start.device), *_deduplicated([*parts, checker.reactor(first)])]
 
 
 def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
@@ -314,7 +315,7 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     ports = [end for end in ends if end.device in fabric.switches]
     guest_ends = sorted({*checker.seen.carriers, *checker.seen.unknown} - {*nics})
     for host in dict.fromkeys([*fabric.hosts(), *(end.device for end in guest_ends)]):
-        yield from _deduplicated(checker.applications(host))
+        yield from checker.applications(host)
     for end in guest_ends:
         yield checker.sender(end)
         yield from checker.virtual_function(SENDER, end)

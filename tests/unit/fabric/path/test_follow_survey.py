@@ -92,7 +92,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     parts = []
 
     def found(layer, place, findings):
-        if (layer, place) not in [part[:2] for part in parts]:
+        if layer == "application" or (layer, place) not in [part[:2] for part in parts]:
             parts.append(Part(layer, place, tuple(findings)))
 
     def thing(end):
