@@ -34,7 +34,7 @@ def nic(policy):
         interface="eth0",
         trust="dscp",
         dscp_to_priority=tuple(priority[each] for each in policy.dscp_to_class()),
-        priority_to_class=tuple(next((one for one, other in priority.items() if other == at), None) for at in range(8)),
+        priority_to_class=tuple(next((one for one, other in priority.items() if other == at), 0) for at in range(8)),
         queues=tuple(queue and replace(queue, ecn=None) for queue in qos.queues),
         pfc=qos.pfc,
         notification=wanted,
@@ -46,6 +46,7 @@ def nic(policy):
         dcbx_by_host=True,
         priority_to_buffer=tuple(qos.pfc.index(each) + 1 if each in qos.pfc else 0 for each in range(8)),
         buffer_bytes=(262144, *(159744 if each < len(qos.pfc) else 0 for each in range(7))),
+        cable_m=5,
     )
 
 

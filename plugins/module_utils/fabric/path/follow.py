@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     dscp_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Reasons, fault, unseen
@@ -34,6 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 APPLICATION, SENDER, SWITCH, RECEIVER, CNP, FABRIC = "application", "sender", "switch", "receiver", "cnp", "fabric"
 AS_PLANNED = "as the policy says"
 NO_REASONS: Reasons = {}
+NO_REQUEST = NicRequest()
 UNREAD = (fault("it was read back", "its settings", None, "nothing is known of it"),)
 PLACE = "its packets are followed to a switch's port"
 
@@ -51,8 +53,9 @@ class ReadBack:
     """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared.
 
     ``undoing``: what can undo the policy, by switch and port; of the whole switch by switch and "". ``carriers``: the
-    ports of VFs. ``unknown``: NICs whose port is not known, with the reason; of a guest that was not read by guest and
-    "".
+    ports of guests' NICs and of VFs. ``unknown``: NICs whose port is not known, with the reason; of a guest that was
+    not read by guest and "". ``requests``: the inventory's settings of NICs, where buffers are to be compared; one
+    object for equal ones.
     """
 
     hosts: Mapping[str, PathHost]
@@ -61,6 +64,7 @@ class ReadBack:
     undoing: Mapping[End, Sequence[Claim]] = field(default_factory=dict)
     carriers: Mapping[End, Carrier] = field(default_factory=dict)
     unknown: Mapping[End, str] = field(default_factory=dict)
+    requests: Mapping[End, NicRequest] = field(default_factory=dict)
 
 
 class Part(NamedTuple):
@@ -237,7 +241,22 @@ class Checker:
     def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Claim]], *expected: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
         place = f"{end.device} {end.port}"
-        return Part(layer, place, UNREAD) if nic is None else self._part(layer, place, check, nic, *expected)
+        if nic is None:
+            return Part(layer, place, UNREAD)
+        part = self._part(layer, place, check, nic, *expected)
+        if layer == CNP or self.rdma is not self.policy.classes[0]:
+            return part
+        differing = self._verdicts.findings(self._as_planned, nic, self.seen.requests.get(end, NO_REQUEST))
+        return part._replace(findings=(*part.findings, *differing)) if differing else part
+
+    def _as_planned(self, nic: Seen, request: NicRequest) -> Iterator[Claim]:
+        """Compare a NIC with its plan, unless a check of a class fails, which says more of the cause."""
+        for rdma in self.policy.classes:
+            sends = nic_checks.sender(nic, rdma, self.policy)
+            receives = nic_checks.receiver(nic, rdma, self.policy)
+            if any(finding.holds is False for finding in (*sends, *receives, *nic_checks.reactor(nic, rdma))):
+                return
+        yield from nic_checks.as_planned(nic, request, self.policy)
 
     def _port(
         self,

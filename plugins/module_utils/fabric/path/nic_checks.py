@@ -9,9 +9,16 @@ is as the policy says.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, dscp_of, ecn_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NEEDED
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import (
+    NEEDED,
+    NicRequest,
+    differences,
+    requested,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.programs import to_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
@@ -169,6 +176,24 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
 
 
 def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Claim]:
+def as_planned(seen: Seen, request: NicRequest, policy: Policy) -> Iterator[Claim]:
+    """Compare the NIC with its plan, as roce_host does, so that no setting is left out.
+
+    ``request``: the inventory's settings of the NIC. Left to the other checks: the ToS of RDMA-CM (of any class), that
+    of the device (which may leave it to applications), and queues that no class uses (how many there are is not read).
+    """
+    try:
+        wanted = requested(policy, policy.classes[0], request, seen)[0]
+    except FabricError as error:
+        yield fault("its settings can be planned", "buffers that fit", None, str(error))
+        return
+    used = [traffic.traffic_class for traffic in policy.all_classes]
+    queues = tuple(queue if number in used else None for number, queue in enumerate(wanted.queues))
+    wanted = replace(wanted, cm_tos=None, forced_tos=seen.nic.forced_tos, queues=queues)
+    for setting, (seen_value, wanted_value) in differences(wanted, seen).items():
+        yield fault(setting, wanted_value, seen_value, "the NIC is not as its plan; apply roce_host again")
+
+
     """Check the notification point or the reaction point."""
     on = getattr(seen.nic, field)
     if on is None:
@@ -193,12 +218,11 @@ def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
         for priority, buffer_of_priority in enumerate(nic.priority_to_buffer)
         if buffer_of_priority == buffer and priority not in lossless
     ]
-    if not shared:
-        if not nic.buffer_bytes[buffer]:
-            yield fault(f"buffer {buffer} of priority {rdma.priority} has a size", "more than 0 bytes", 0, consequence)
+    if not shared and not nic.buffer_bytes[buffer]:
+        yield fault(f"buffer {buffer} of priority {rdma.priority} has a size", "more than 0 bytes", 0, consequence)
     elif "own_buffer" in seen.cannot:
         yield unseen(claim, "a buffer", seen.cannot["own_buffer"])
-    else:
+    elif shared:
         seen_buffer = f"buffer {buffer}, with priority {', '.join(map(str, shared))}"
         yield fault(claim, "a buffer", seen_buffer, f"{consequence}; give the NIC its cable_m in roce_host_nics")
 

@@ -20,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest, read_nics
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
@@ -135,6 +136,7 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     )
     for rdma in _classes(policy, params["rdma_class"]):
         for part in _parts(fabric, params["paths"], Checker(policy, rdma, seen)):
+        _requests(specs, params["hosts"], params["nics"]) if params["thresholds"] else {},
             rail = rails.title(part.where)
             yield part._replace(rail=rail) if rail else part
 
@@ -292,4 +294,36 @@ def _application(subject: str, settings: Any) -> Application:
         "gid_index": values.within(0, 255),
     }
     application: Application = Settings(FabricError, f"{subject}: application", settings).load(Application, checks)
+def _requests(
+    specs: list[SwitchSpec], inventory: Mapping[str, Any] | None, nics: Mapping[str, Any]
+) -> dict[End, NicRequest]:
+    """Return the speed and cable of NICs: as the inventory has them, else those of the port at the other end.
+
+    Raises FabricError.
+    """
+    requests = {
+        End(port.peer.name, port.peer.port): NicRequest(port.speed_gbit_s, port.cable_m)
+        for spec in specs
+        for port in spec.ports.values()
+        if port.peer and port.peer.kind == HOST
+    }
+    read: dict[str, dict[str, NicRequest]] = {}  # by text: hosts of a fleet are alike
+    for host in nics:
+        settings = (inventory or {}).get(host)
+        if settings:
+            text = repr(settings)
+            if text not in read:
+                read[text] = _read_nics(host, settings)
+            requests.update({End(host, nic): request for nic, request in read[text].items()})
+    distinct: dict[NicRequest, NicRequest] = {}
+    return {end: distinct.setdefault(request, request) for end, request in requests.items()}
+
+
+def _read_nics(host: str, settings: Any) -> dict[str, NicRequest]:
+    try:
+        return read_nics(settings)
+    except FabricError as error:
+        raise FabricError(f"host {host}: {error.subject}", error.cause, error.remedy) from error
+
+
     return application
