@@ -116,18 +116,19 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     guests = read_guests(params.get("guests"))
     hosts, guest_ports = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
     rails = Rails(fabric, {end: carrier.port for end, carrier in guest_ports.carriers.items()})
-    ports = _ports_of_nics(specs, params["nics"])
+    undoing = _undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {})
+    undoing.update(_ports_of_nics(specs, params["nics"]))
     for end, switch, rail_leaves in rails.strays():
-        ports.setdefault(end, []).append(fault(RAIL, fold(rail_leaves), switch, STRAY))
+        undoing.setdefault(end, []).append(fault(RAIL, fold(rail_leaves), switch, STRAY))
+    for leaf, hosts_by_nic in rails.undecided():
+        undoing.setdefault(End(leaf, ""), []).append(_undecided(hosts_by_nic))
+    for name, error in unread.items():
+        undoing[End(name, "")] = [fault(READABLE, "all of it", error.cause, UNKNOWN)]
     seen = ReadBack(
         hosts,
         _share_equal_ports(switches),
         planned if params["thresholds"] else {},
-        {
-            **_undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {}),
-            **ports,
-            **{End(name, ""): (fault(READABLE, "all of it", error.cause, UNKNOWN),) for name, error in unread.items()},
-        },
+        undoing,
         guest_ports.carriers,
         {
             **guest_ports.unknown,
@@ -211,6 +212,13 @@ def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
     distinct: dict[PortQos, PortQos] = {}
 
     def port(qos: PortQos) -> PortQos:
+def _undecided(hosts_by_nic: Mapping[str, list[str]]) -> Claim:
+    cables = "; ".join(f"{nic} of {fold(hosts)}" for nic, hosts in hosts_by_nic.items())
+    count = len(next(iter(hosts_by_nic.values())))
+    consequence = f"its rail cannot be told: {count} of {2 * count} hosts are cabled otherwise than the others; {STRAY}"
+    return fault("most of its hosts have the same NICs at it", "the same NICs", cables, consequence)
+
+
         if id(qos) not in first_equal:
             first_equal[id(qos)] = distinct.setdefault(qos, qos)
         return first_equal[id(qos)]
