@@ -131,16 +131,15 @@ class Checker:
             return Part(SENDER, end.device, (unseen(PLACE, "its port", self.seen.unknown[end]),), checked=False)
         part = self._nic(SENDER, end, nic_checks.sender, self.rdma, self.policy)
         if end in self.seen.unknown:
-            return part._replace(findings=(*part.findings, unseen(PLACE, "its port", self.seen.unknown[end])))
+            return part._replace(findings=(*part.findings, fault(PLACE, "its port", None, self.seen.unknown[end])))
         return part
 
     def virtual_function(self, layer: str, end: End) -> Iterator[Part]:
         """Check the VF of a guest's NIC on the host of its physical function."""
         carrier = self.seen.carriers.get(end)
-        if carrier is not None:
+        if carrier is not None and carrier.vf is not None:
             place = f"{carrier.port} VF {carrier.vf.index}"
-            part = self._part(layer, place, nic_checks.virtual_function, carrier.vf, self.rdma)
-            yield part._replace(checked=not part.findings or bool(part.faults))
+            yield self._part(layer, place, nic_checks.virtual_function, carrier.vf, self.rdma)
 
     def is_whole(self, end: End) -> bool:
         """Return true for a NIC that was read and is no VF."""

@@ -110,7 +110,8 @@ def virtual_function(vf: VirtualFunction, rdma: RdmaClass) -> Iterator[Claim]:
         if vf.mode:
             representor = vf.representor or "its missing representor"
             reason = f"in {vf.mode} mode, the rules of tc and Open vSwitch at {representor} decide, and were not read"
-        yield unseen(keeps, rdma.priority, f"not known beyond VF {vf.index}: {reason}")
+        remedy = "use the legacy mode (devlink dev eswitch) for VFs of RoCE"
+        yield fault(keeps, rdma.priority, None, f"not known beyond VF {vf.index}: {reason}; {remedy}")
     elif vf.qos not in (0, rdma.priority):
         yield fault(
             keeps,
@@ -175,7 +176,6 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
         yield fault(leave, policy.cnp.dscp, dscp, consequence)
 
 
-def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Claim]:
 def as_planned(seen: Seen, request: NicRequest, policy: Policy) -> Iterator[Claim]:
     """Compare the NIC with its plan, as roce_host does, so that no setting is left out.
 
@@ -194,6 +194,7 @@ def as_planned(seen: Seen, request: NicRequest, policy: Policy) -> Iterator[Clai
         yield fault(setting, wanted_value, seen_value, "the NIC is not as its plan; apply roce_host again")
 
 
+def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Claim]:
     """Check the notification point or the reaction point."""
     on = getattr(seen.nic, field)
     if on is None:

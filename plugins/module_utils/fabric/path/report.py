@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
+    SENDER,
     Checker,
     Part,
     PathHost,
@@ -36,6 +37,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests import (
     GuestPorts,
     read_guests,
+    unknown_nics,
     unread_guests,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
@@ -134,12 +136,16 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
             **guest_ports.unknown,
             **{End(guest, ""): reason for guest, reason in unread_guests(fabric, guests, params["nics"])},
         },
+        _requests(specs, params["hosts"], params["nics"]) if params["thresholds"] else {},
     )
     for rdma in _classes(policy, params["rdma_class"]):
         for part in _parts(fabric, params["paths"], Checker(policy, rdma, seen)):
-        _requests(specs, params["hosts"], params["nics"]) if params["thresholds"] else {},
             rail = rails.title(part.where)
             yield part._replace(rail=rail) if rail else part
+    if not params["paths"]:
+        known = {*guest_ports.carriers, *guest_ports.unknown}
+        for place, finding in unknown_nics(fabric, guests, params["nics"], known):
+            yield Part(SENDER, place, (finding,))
 
 
 def _parts(fabric: Fabric, paths: list[Any], checker: Checker) -> Iterator[Part]:
@@ -206,12 +212,6 @@ def _ports_of_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End
     return findings
 
 
-def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
-    """Return ``seen`` with one object for ports that are alike, whatever their switch."""
-    first_equal: dict[int, PortQos] = {}
-    distinct: dict[PortQos, PortQos] = {}
-
-    def port(qos: PortQos) -> PortQos:
 def _undecided(hosts_by_nic: Mapping[str, list[str]]) -> Claim:
     cables = "; ".join(f"{nic} of {fold(hosts)}" for nic, hosts in hosts_by_nic.items())
     count = len(next(iter(hosts_by_nic.values())))
@@ -219,6 +219,12 @@ def _undecided(hosts_by_nic: Mapping[str, list[str]]) -> Claim:
     return fault("most of its hosts have the same NICs at it", "the same NICs", cables, consequence)
 
 
+def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
+    """Return ``seen`` with one object for ports that are alike, whatever their switch."""
+    first_equal: dict[int, PortQos] = {}
+    distinct: dict[PortQos, PortQos] = {}
+
+    def port(qos: PortQos) -> PortQos:
         if id(qos) not in first_equal:
             first_equal[id(qos)] = distinct.setdefault(qos, qos)
         return first_equal[id(qos)]
@@ -288,20 +294,6 @@ def _with_ports(
     }, guest_ports
 
 
-def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str | None:
-    """Return the reason why a NIC's lossless priorities need no ingress buffer of their own, or None."""
-    settings = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
-    return None if (settings or {}).get("cable_m") is not None else NO_CABLE
-
-
-def _application(subject: str, settings: Any) -> Application:
-    checks = {
-        "name": values.text,
-        "tos": values.within(0, 255),
-        "queue_pairs": values.within(1, 1 << 16),
-        "gid_index": values.within(0, 255),
-    }
-    application: Application = Settings(FabricError, f"{subject}: application", settings).load(Application, checks)
 def _requests(
     specs: list[SwitchSpec], inventory: Mapping[str, Any] | None, nics: Mapping[str, Any]
 ) -> dict[End, NicRequest]:
@@ -334,4 +326,18 @@ def _read_nics(host: str, settings: Any) -> dict[str, NicRequest]:
         raise FabricError(f"host {host}: {error.subject}", error.cause, error.remedy) from error
 
 
+def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str | None:
+    """Return the reason why a NIC's lossless priorities need no ingress buffer of their own, or None."""
+    settings = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
+    return None if (settings or {}).get("cable_m") is not None else NO_CABLE
+
+
+def _application(subject: str, settings: Any) -> Application:
+    checks = {
+        "name": values.text,
+        "tos": values.within(0, 255),
+        "queue_pairs": values.within(1, 1 << 16),
+        "gid_index": values.within(0, 255),
+    }
+    application: Application = Settings(FabricError, f"{subject}: application", settings).load(Application, checks)
     return application
