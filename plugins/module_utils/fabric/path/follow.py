@@ -54,8 +54,7 @@ class ReadBack:
 
     ``undoing``: what can undo the policy, by switch and port; of the whole switch by switch and "". ``carriers``: the
     ports of guests' NICs and of VFs. ``unknown``: NICs whose port is not known, with the reason; of a guest that was
-    not read by guest and "". ``requests``: the inventory's settings of NICs, where buffers are to be compared; one
-    object for equal ones.
+    not read by guest and "". ``requests``: the inventory's NICs, where buffers are compared; one object for equal ones.
     """
 
     hosts: Mapping[str, PathHost]
@@ -245,17 +244,9 @@ class Checker:
         part = self._part(layer, place, check, nic, *expected)
         if layer == CNP or self.rdma is not self.policy.classes[0]:
             return part
-        differing = self._verdicts.findings(self._as_planned, nic, self.seen.requests.get(end, NO_REQUEST))
+        request = self.seen.requests.get(end, NO_REQUEST)
+        differing = self._verdicts.findings(nic_checks.as_planned, nic, request, self.policy)
         return part._replace(findings=(*part.findings, *differing)) if differing else part
-
-    def _as_planned(self, nic: Seen, request: NicRequest) -> Iterator[Claim]:
-        """Compare a NIC with its plan, unless a check of a class fails, which says more of the cause."""
-        for rdma in self.policy.classes:
-            sends = nic_checks.sender(nic, rdma, self.policy)
-            receives = nic_checks.receiver(nic, rdma, self.policy)
-            if any(finding.holds is False for finding in (*sends, *receives, *nic_checks.reactor(nic, rdma))):
-                return
-        yield from nic_checks.as_planned(nic, request, self.policy)
 
     def _port(
         self,

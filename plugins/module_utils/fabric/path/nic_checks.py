@@ -179,9 +179,14 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
 def as_planned(seen: Seen, request: NicRequest, policy: Policy) -> Iterator[Claim]:
     """Compare the NIC with its plan, as roce_host does, so that no setting is left out.
 
-    ``request``: the inventory's settings of the NIC. Left to the other checks: the ToS of RDMA-CM (of any class), that
-    of the device (which may leave it to applications), and queues that no class uses (how many there are is not read).
+    Nothing is returned where a check of a class fails, which says more of the cause. ``request``: the inventory's
+    settings of the NIC. Not compared: the ToS of RDMA-CM (of any class) and of the device (which may leave it to
+    applications), and queues that no class uses (how many there are is not read).
     """
+    for rdma in policy.classes:
+        findings = (*sender(seen, rdma, policy), *receiver(seen, rdma, policy), *reactor(seen, rdma))
+        if any(finding.holds is False for finding in findings):
+            return
     try:
         wanted = requested(policy, policy.classes[0], request, seen)[0]
     except FabricError as error:

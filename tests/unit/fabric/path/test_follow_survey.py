@@ -129,25 +129,12 @@ def looked_at_one_by_one(fabric, seen, rdma):
         return findings
 
     def whole(check):
-        """Return ``check`` with the differences from the plan, where no check of a class fails."""
-
-        def findings(nic):
-            own = list(check(nic, rdma, POLICY))
-            checked = [
-                finding
-                for each in POLICY.classes
-                for findings in (
-                    nic_checks.sender(nic, each, POLICY),
-                    nic_checks.receiver(nic, each, POLICY),
-                    nic_checks.reactor(nic, each),
-                )
-                for finding in findings
-            ]
-            if rdma is POLICY.classes[0] and not any(finding.holds is False for finding in checked):
-                own += nic_checks.as_planned(nic, NO_REQUEST, POLICY)
-            return own
-
-        return findings
+        """Return ``check`` with the differences from the plan."""
+        planned = rdma is POLICY.classes[0]
+        return lambda nic: [
+            *check(nic, rdma, POLICY),
+            *(nic_checks.as_planned(nic, NO_REQUEST, POLICY) if planned else ()),
+        ]
 
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
