@@ -70,7 +70,7 @@ class Rails:
         return next(iter(sets)) if len(sets) == 1 else frozenset()
 
     def undecided(self) -> Iterator[tuple[str, dict[str, list[str]]]]:
-        """Yield each leaf without a rail, because exactly half of its hosts have another NIC at it: its hosts by NIC.
+        """Yield each leaf with a NIC of exactly half of its hosts: these and the others, by NIC.
 
         Hosts as for ``strays``. No leaf serves these NICs, so it cannot be told which hosts are crossed.
         """
@@ -81,9 +81,8 @@ class Rails:
             for end in sorted(ends):
                 if end.port not in self._all:
                     hosts_by_nic.setdefault(end.port, []).append(end.device)
-            halves = {nic: hosts for nic, hosts in sorted(hosts_by_nic.items()) if 2 * len(hosts) == count}
-            if len(halves) > 1:
-                yield leaf, halves
+            if any(2 * len(hosts) == count for hosts in hosts_by_nic.values()):
+                yield leaf, dict(sorted(hosts_by_nic.items()))
 
     def _with_common_nics(self, nic_ends: list[End]) -> list[End]:
         """Return the ends whose hosts have the same NICs as most hosts of ``nic_ends``."""

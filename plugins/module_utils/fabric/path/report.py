@@ -214,7 +214,7 @@ def _ports_of_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End
 
 def _undecided(hosts_by_nic: Mapping[str, list[str]]) -> Claim:
     cables = "; ".join(f"{nic} of {fold(hosts)}" for nic, hosts in hosts_by_nic.items())
-    count = len(next(iter(hosts_by_nic.values())))
+    count = max(map(len, hosts_by_nic.values()))
     consequence = f"its rail cannot be told: {count} of {2 * count} hosts are cabled otherwise than the others; {STRAY}"
     return fault("most of its hosts have the same NICs at it", "the same NICs", cables, consequence)
 

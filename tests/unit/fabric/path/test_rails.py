@@ -98,6 +98,13 @@ def test_half_of_the_hosts_decide_nothing_of_a_plane():
     ]
 
 
+def test_the_other_half_of_the_hosts_may_be_crossed_in_several_ways():
+    """Of four hosts with three NICs, two are right, and two have them at leaves one and two further."""
+    links = rail_links(nics=3, leaf_of=lambda host, nic: f"leaf{(nic + max(host - 1, 0)) % 3}")
+    halves = {"mlx5_0": ["gpu0", "gpu1"], "mlx5_1": ["gpu3"], "mlx5_2": ["gpu2"]}
+    assert next(rails(links).undecided()) == ("leaf0", halves)
+
+
 @pytest.mark.parametrize(
     "links",
     [
