@@ -52,7 +52,8 @@ options:
     description: The class of the policy to follow. All classes by default.
     type: str
   thresholds:
-    description: Whether to compare ECN thresholds and headroom with those that are computed for each port.
+    description: >-
+      Whether to compare ECN thresholds, headroom and the buffers of NICs with those that are computed for each port.
     type: bool
     default: true
   name:
