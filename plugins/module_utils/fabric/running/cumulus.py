@@ -233,6 +233,7 @@ class NvueReader:
         interfaces: dict[str, Tree] = {}
         overrides: dict[tuple[str, str], list[str]] = {}
         lags: dict[str, tuple[str, ...]] = {}
+        lag_ip_mtu_bytes: dict[str, int] = {}
         for key, value in items(self.tree.get("interface"), f"{self.place}: interface"):
             settings = dict(items(value, f"{self.place}: interface {key}"))
             unread = self.unread(settings, f"interface {key}")
@@ -241,6 +242,8 @@ class NvueReader:
                     overrides.setdefault(override, []).append(port)
                 for members, _settings in items(self.below(settings, "bond").get("member"), f"{self.place}: bond"):
                     lags[port] = (*lags.get(port, ()), *names_of(members, f"{self.place}: bond"))
+                if "bond" in settings and (mtu := self.mtu(settings, f"interface {key}")) is not None:
+                    lag_ip_mtu_bytes[port] = mtu
                 if port in interfaces:
                     merge(interfaces[port], settings, f"{self.place}: interface {port}")
                 elif PORT.fullmatch(port) or "qos" in settings:
@@ -261,6 +264,7 @@ class NvueReader:
             + tuple(Override(text, effect) for text, effect in self.unread(self.tree)),
             speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
             lags=lags,
+            lag_ip_mtu_bytes=lag_ip_mtu_bytes,
         )
 
     def unread(self, node: Any, path: str = "") -> list[tuple[str, str]]:
@@ -305,12 +309,16 @@ class NvueReader:
         if on:
             state = self.below(qos, "pfc-watchdog", place=f"{path} qos").get("state", "on")
             on = self.is_on(state, f"{path} qos pfc-watchdog state")
-        link = self.below(settings, "link", place=path)
-        mtu = self.number(link, "mtu", f"{path} link", 1, 65535) if "mtu" in link else None
+        mtu = self.mtu(settings, path)
         key = (*names.values(), on, mtu)
         if key not in self.ports:
             self.ports[key] = self.port_qos(names, on, mtu)
         return self.ports[key]
+
+    def mtu(self, settings: Tree, path: str) -> int | None:
+        """Return an interface's MTU; None where none is set, so that it has the default of 9216 bytes."""
+        link = self.below(settings, "link", place=path)
+        return self.number(link, "mtu", f"{path} link", 1, 65535) if "mtu" in link else None
 
     def profile(self, section: str, profile: str, reader: Callable[[Tree, str, str], Held]) -> Held:
         key = (section, profile)

@@ -21,7 +21,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_text import DECODER
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import DELL_SONIC, statements
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
+    DELL_SONIC,
+    QUEUE,
+    statements,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
     natural_sort_key,
     paused_priorities,
@@ -107,22 +111,42 @@ class DellSonicReader:
                 qos = self._port(port)
                 ports[port] = distinct.setdefault(qos, qos)
         speeds = {port: SPEED.fullmatch(str(settings.get("speed"))) for port, settings in self.mtus.items()}
-        lags = {
+        lags = self.lags()
+        return Switch(
+            self.name,
+            SYSTEM,
+            ports,
+            self.ecmp_fields(),
+            overrides=(*self.overrides(), *self.overrides_of_lags(lags)),
+            speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
+            lags=lags,
+            lag_ip_mtu_bytes={lag: mtu for lag in lags if (mtu := self.mtu(lag)) is not None},
+        )
+
+    def lags(self) -> dict[str, tuple[str, ...]]:
+        """Return the members of each port channel."""
+        return {
             str(lag.get("name")): tuple(
                 str(member.get("member"))
                 for member in self.entries("lag_interfaces", "", (lag.get("members") or {}).get("interfaces"))
             )
             for lag in self.entries("lag_interfaces", "", self.not_rendered["lag_interfaces"])
         }
-        return Switch(
-            self.name,
-            SYSTEM,
-            ports,
-            self.ecmp_fields(),
-            overrides=tuple(self.overrides()),
-            speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
-            lags=lags,
-        )
+
+    def overrides_of_lags(self, lags: dict[str, tuple[str, ...]]) -> Iterator[Override]:
+        """Return the options of port channels that a member does not have."""
+        for lag, members in lags.items():
+            for option in ("qos_maps", "queues", "scheduler_policy"):
+                of_lag, *of_members = (
+                    [*statements(self.interfaces.get(port, {}).get(option), option)] for port in (lag, *members)
+                )
+                for statement in of_lag:
+                    if any(statement not in of_member for of_member in of_members):
+                        yield Override(f"qos_interfaces {lag} {statement}", QUEUE, (lag,))
+
+    def mtu(self, port: str) -> int | None:
+        """Return the MTU of a port or port channel."""
+        return self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
 
     def overrides(self) -> Iterator[Override]:
         """Return the options that can change what packets get and that are not read."""
@@ -190,7 +214,6 @@ class DellSonicReader:
         paused = self.paused(port, pfc)
         groups = self.bound_map(port, bound, GROUP_MAP) or (None,) * CLASSES
         group_of = self.bound_map(port, bound, PFC_GROUP_MAP) or tuple(range(CLASSES))
-        mtu = self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
         return PortQos(
             dscp_to_class=self.bound_map(port, bound, DSCP_MAP) or (None,) * DSCPS,
             rewrites_dscp=bound.get(REWRITING) is not None,
@@ -200,7 +223,7 @@ class DellSonicReader:
             queues=self.queues(port, interface),
             pfc=paused,
             watchdog=self._watchdog(port, pfc),
-            ip_mtu_bytes=mtu,
+            ip_mtu_bytes=self.mtu(port),
             cable_m=self._cable(port, interface.get("cable_length")),
         )
 

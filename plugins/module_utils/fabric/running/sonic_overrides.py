@@ -31,6 +31,7 @@ _TABLES = (
     "TUNNEL",
     "VLAN_SUB_INTERFACE",
 )
+_DEFAULT_LAG_MTU_BYTES = 9100  # sonic-swss, cfgmgr/teammgr.cpp
 _PORT_FIELDS = ("admin_status", "macsec", "pfc_asym")
 
 
@@ -89,6 +90,11 @@ def speeds_gbit_s(db: ConfigDb) -> dict[str, int]:
     """Return the configured speeds of ports."""
     speeds = {port: db.number("PORT", port, "speed", 1, 1_600_000) for port in db.table("PORT")}
     return {port: speed // 1000 for port, speed in speeds.items() if speed is not None}
+
+
+def lag_ip_mtu_bytes(db: ConfigDb) -> dict[str, int]:
+    """Return the MTU of each port channel, which its members have, too (sonic-swss, cfgmgr/teammgr.cpp)."""
+    return {lag: db.number("PORTCHANNEL", lag, "mtu", 1, 9216) or _DEFAULT_LAG_MTU_BYTES for lag in lags(db)}
 
 
 def lags(db: ConfigDb) -> dict[str, tuple[str, ...]]:

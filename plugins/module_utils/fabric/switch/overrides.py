@@ -18,6 +18,7 @@ MEMBERS, MEMBER_UNKNOWN = (
     "all members of the port channel are in the inventory",
     "packets also take ports that were not checked",
 )
+LAG_MTU = "the port channel lets pass what its members let pass"
 
 
 def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[Override]:
@@ -54,6 +55,10 @@ def problems(
         others = [member for member in members if member not in speeds_gbit_s]
         if known and others:
             yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
+        planned = [wanted.ports[member].ip_mtu_bytes or 0 for member in known] if wanted is not None else []
+        mtu, least = seen.lag_ip_mtu_bytes.get(lag), max(planned, default=0)
+        if mtu is not None and mtu < least:
+            yield known, LAG_MTU, f"IP packets of {least} bytes", f"{lag} mtu {mtu}", "larger packets are dropped"
 
 
 def _computed_headroom(

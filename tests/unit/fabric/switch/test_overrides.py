@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overr
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import overrides
 
+LAG = {"lag_interfaces": [{"name": "PortChannel1", "members": {"interfaces": [{"member": "PORT"}]}}]}
 # Each is a change of spine1's configuration, and the statement as the system's table has it, or, without a row of the
 # table, the last words of what is seen. A change is lines ("PORT: " as the first word:
 # below the port), a tree (PORT: the port), or a change of what a Linux machine shows.
@@ -64,6 +65,10 @@ EXAMPLES = {
         "ECN of the buffer": (
             "qos random-detect ecn global-buffer minimum-threshold 1 bytes maximum-threshold 2 bytes",
             "qos random-detect ecn global-buffer minimum-threshold 1 bytes maximum-threshold 2 bytes",
+        ),
+        "port channel's MTU": (
+            "PORT: channel-group 7 mode active\ninterface Port-Channel7\n   no switchport",
+            "Port-Channel7 mtu 1500",
         ),
         "layer 2 MTU": ("PORT: l2 mtu 1500", "l2 mtu 1500"),
         "VXLAN": (
@@ -132,6 +137,12 @@ EXAMPLES = {
         "member of a port channel": (
             "set interfaces PORT ether-options 802.3ad ae0\nset interfaces et-0/0/9 ether-options 802.3ad ae0",
             "et-0/0/9",
+        ),
+        "port channel's MTU": ("set interfaces PORT ether-options 802.3ad ae0", "ae0 mtu 1500"),
+        "port channel's smaller MTU": (
+            "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 1514\n"
+            "set interfaces ae0 unit 0 family inet mtu 1400",
+            "ae0 mtu 1400",
         ),
         "port channel's class of service": (
             "set interfaces PORT ether-options 802.3ad ae0\nset class-of-service interfaces ae0 scheduler-map M\n"
@@ -224,6 +235,10 @@ EXAMPLES = {
             },
             "PORTCHANNEL admin_status down",
         ),
+        "port channel's MTU": (
+            {"PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}}, "PORTCHANNEL": {"PortChannel1": {"mtu": "1500"}}},
+            "PortChannel1 mtu 1500",
+        ),
         "PCP map": (
             {"DOT1P_TO_TC_MAP": {"A": {"0": "0"}}, "PORT_QOS_MAP": {"PORT": {"dot1p_to_tc_map": "A"}}},
             "PORT_QOS_MAP dot1p_to_tc_map A",
@@ -263,6 +278,10 @@ EXAMPLES = {
         "port down": ({"interface": {"PORT": {"link": {"state": {"down": {}}}}}}, "interface swp1 link state down"),
         "port speed": ({"interface": {"PORT": {"link": {"speed": "100G"}}}}, "100 Gbit/s"),
         "member of a bond": ({"interface": {"bond1": {"bond": {"member": {"PORT": {}, "swp99": {}}}}}}, "swp99"),
+        "bond's MTU": (
+            {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 1500}}}},
+            "bond1 mtu 1500",
+        ),
         "bond's QoS": (
             {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "qos": {"pfc-watchdog": {"state": "disable"}}}}},
             "bond1 qos",
@@ -366,6 +385,11 @@ EXAMPLES = {
             },
             "Eth1/99",
         ),
+        "port channel's MTU": ({**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 1500}]}, "PortChannel1 mtu 1500"),
+        "port channel's maps": (
+            {**LAG, "qos_interfaces": [{"name": "PortChannel1", "qos_maps": {"dscp_fwd_group": "A"}}]},
+            "qos_maps dscp_fwd_group A",
+        ),
     },
     "linux": {
         "port down": (lambda reading: reading["links"][0].update(flags=["BROADCAST"]), "link down"),
@@ -413,6 +437,7 @@ EXAMPLES = {
             ],
             "eth9",
         ),
+        "bond's MTU": (lambda reading: with_bond(reading, 1500), "bond0 mtu 1500"),
     },
 }
 HARMLESS = {
@@ -443,6 +468,7 @@ HARMLESS = {
         "set firewall family inet filter F term T then accept\nset interfaces PORT unit 0 family inet filter input F",
         "set class-of-service host-outbound-traffic forwarding-class best-effort",
         "set interfaces et-0/0/9 disable",
+        "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 9192",
     ],
     "sonic": [
         {"PORT": {"PORT": {"pfc_asym": "off", "fec": "rs", "description": "shutdown"}}},
@@ -468,14 +494,16 @@ HARMLESS = {
         {"acl": {"UNUSED": {"rule": {"10": {"action": {"set": {"dscp": 0}}}}}}},
         {"qos": {"egress-shaper": {"UNUSED": {"port-max-rate": 1000}}}},
         {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}}}},
+        {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 9216}}}},
     ],
     "dell_sonic": [
         {"interfaces": [{"name": "PORT", "enabled": True, "speed": "SPEED_400GB", "description": "shutdown"}]},
-        {"lag_interfaces": [{"name": "PortChannel1", "members": {"interfaces": [{"member": "PORT"}]}}]},
+        {**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 9100}]},
         {"fbs_policies": [{"policy_name": "P", "sections": [{"class": "C", "forwarding": {"ars_disable": True}}]}]},
     ],
     "linux": [
         lambda _reading: None,
+        lambda reading: with_bond(reading, 9216),
         lambda reading: with_action(reading, "gact"),
         lambda reading: with_rule(reading, {"counter": {"packets": 0, "bytes": 0}}, {"accept": None}),
         lambda reading: with_rule(reading, {"limit": {"rate": 1, "per": "second"}}, {"accept": None}),
@@ -567,6 +595,13 @@ def with_action(reading, kind):
     """Give the first filter of the first port an action, in the form of tc -j."""
     filters = reading["filters"][reading["links"][0]["ifname"]]
     filters[0]["options"]["actions"] = [{"order": 1, "kind": kind}]
+
+
+def with_bond(reading, mtu):
+    """Make the first port the member of a bond."""
+    reading["links"][0].update(flags=["UP", "SLAVE"], master="bond0")
+    reading["links"].append({"ifname": "bond0", "mtu": mtu, "flags": ["UP", "MASTER"]})
+    reading["filters"]["bond0"] = []
 
 
 def with_rule(reading, *expressions, hook="postrouting"):
