@@ -20,7 +20,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overr
 _TABLES = (
     "ACL_RULE",
     "ACL_TABLE",
+    "BUFFER_POOL",
+    "BUFFER_PROFILE",
+    "FLEX_COUNTER_TABLE",
     "LLR_PORT",
+    "PFC_WD",
     "PORTCHANNEL",
     "PORT_QOS_MAP",
     "PORT_STORM_CONTROL",
@@ -32,7 +36,12 @@ _TABLES = (
     "VLAN_SUB_INTERFACE",
 )
 _DEFAULT_LAG_MTU_BYTES = 9100  # sonic-swss, cfgmgr/teammgr.cpp
-_PORT_FIELDS = ("admin_status", "macsec", "pfc_asym")
+_PORT_FIELDS = ("admin_status", "autoneg", "macsec", "pfc_asym")
+# Table -> the tables whose entries are of ports and refer to it, with the field.
+_REFERENCES = {
+    "BUFFER_PROFILE": (("BUFFER_PG", "profile"), ("BUFFER_QUEUE", "profile")),
+    "SCHEDULER": (("QUEUE", "scheduler"),),
+}
 
 
 def overrides(db: ConfigDb) -> tuple[Override, ...]:
@@ -42,6 +51,8 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
         for port, entry in db.table("PORT").items()
         for field in _PORT_FIELDS
         if field in entry and (effect := SONIC.effect(f"PORT {field} {entry[field]}"))
+        # A port that advertises only its own speed has no other.
+        if field != "autoneg" or db.texts("PORT", port, "adv_speeds") != [db.text("PORT", port, "speed")]
     ]
     found += [  # sonic-port.yang: a port is down unless it is set up. A part of a ConfigDB has no lanes.
         Override(f"PORT|{port} has no admin_status up", LINK, (port,))
@@ -70,9 +81,18 @@ def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any]) -> str:
 def _ports(db: ConfigDb, table: str, key: str) -> tuple[str, ...] | None:
     """Return the ports that an entry concerns, () for the whole switch; None where nothing refers to it."""
     names = key.split("|")
-    if table == "SCHEDULER":
-        queues = [queue for queue, entry in db.table("QUEUE").items() if _names(entry, "scheduler", key)]
-        return tuple(port for queue in queues for port in queue.split("|")[0].split(",")) or None
+    if table in _REFERENCES:
+        referring = [
+            name
+            for other, field in _REFERENCES[table]
+            for name, entry in db.table(other).items()
+            if _names(entry, field, key)
+        ]
+        return tuple(port for name in referring for port in name.split("|")[0].split(",")) or None
+    if table == "BUFFER_POOL":
+        return () if any(_names(entry, "pool", key) for entry in db.table("BUFFER_PROFILE").values()) else None
+    if table == "FLEX_COUNTER_TABLE":
+        return () if key == "PFCWD" else None
     if table == "VLAN_SUB_INTERFACE":
         return (names[0].partition(".")[0],)
     if table in ("ACL_RULE", "ACL_TABLE"):

@@ -24,7 +24,7 @@ LAG_MTU = "the port channel lets pass what its members let pass"
 def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[Override]:
     """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all."""
     for override in seen.overrides:
-        members = [member for port in override.ports for member in seen.lags.get(port, (port,))]
+        members = dict.fromkeys(member for port in override.ports for member in seen.lags.get(port, (port,)))
         ports = tuple(port for port in members if port in speeds_gbit_s)
         if ports or not override.ports:
             yield Override(override.statement, override.effect, ports)

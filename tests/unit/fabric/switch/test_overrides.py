@@ -222,7 +222,61 @@ EXAMPLES = {
     "sonic": {
         "port down": ({"PORT": {"PORT": {"admin_status": "down"}}}, "PORT admin_status down"),
         "port speed": ({"PORT": {"PORT": {"speed": "100000"}}}, "100 Gbit/s"),
+        "negotiated speed": ({"PORT": {"PORT": {"autoneg": "on"}}}, "PORT autoneg on"),
+        "lower advertised speed": (
+            {"PORT": {"PORT": {"autoneg": "on", "adv_speeds": ["100000", "400000"]}}},
+            "PORT autoneg on",
+        ),
         "asymmetric PFC": ({"PORT": {"PORT": {"pfc_asym": "on"}}}, "PORT pfc_asym on"),
+        "lossless queues in the lossy pool": (
+            {"BUFFER_PROFILE": {"egress_lossless_profile": {"pool": "egress_lossy_pool"}}},
+            "the pool egress_lossy_pool",
+        ),
+        "limit of lossless queues": (
+            {"BUFFER_PROFILE": {"egress_lossless_profile": {"static_th": "15000000"}}},
+            "above 15000000 bytes",
+        ),
+        "alpha of lossless queues": (
+            {"BUFFER_PROFILE": {"egress_lossless_profile": {"dynamic_th": "-1"}}},
+            "dynamic_th is -1,",
+        ),
+        "threshold of lossless queues": (
+            {"BUFFER_PROFILE": {"egress_lossless_profile": {"static_th": None}}},
+            "dynamic_th nor static_th",
+        ),
+        "small egress pool": (
+            {"BUFFER_POOL": {"egress_lossless_pool": {"size": "15000000"}}},
+            "above 15000000 bytes",
+        ),
+        "pool of another direction": (
+            {"BUFFER_POOL": {"ingress_lossless_pool": {"type": "egress"}}},
+            "type is 'egress',",
+        ),
+        "no pool": ({"BUFFER_PROFILE": {"egress_lossless_profile": {"pool": "gone"}}}, "refers to BUFFER_POOL|gone,"),
+        "tiny pool": ({"BUFFER_POOL": {"egress_lossy_pool": {"size": "1000"}}}, "BUFFER_POOL size 1000"),
+        "lossy groups without buffer": (
+            {"BUFFER_PROFILE": {"ingress_lossy_profile": {"dynamic_th": "-8"}}},
+            "BUFFER_PROFILE dynamic_th -8",
+        ),
+        "CNPs' queue without buffer": (
+            {
+                "BUFFER_PROFILE": {"tiny": {"pool": "egress_lossy_pool", "static_th": "0"}},
+                "BUFFER_QUEUE": {"PORT|5-6": {"profile": "tiny"}},
+            },
+            "BUFFER_PROFILE static_th 0",
+        ),
+        "watchdog without a storm": (
+            {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "enable"}}},
+            "PFC_WD BIG_RED_SWITCH enable",
+        ),
+        "watchdog without counters": (
+            {"FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "disable"}}},
+            "FLEX_COUNTER_TABLE FLEX_COUNTER_STATUS disable",
+        ),
+        "watchdog with late counters": (
+            {"FLEX_COUNTER_TABLE": {"PFCWD": {"POLL_INTERVAL": "60000"}}},
+            "FLEX_COUNTER_TABLE POLL_INTERVAL 60000",
+        ),
         "MACsec": ({"PORT": {"PORT": {"macsec": "M"}}}, "PORT macsec M"),
         "member of a port channel": (
             {"PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}, "PortChannel1|Ethernet99": {}}},
@@ -472,6 +526,15 @@ HARMLESS = {
     ],
     "sonic": [
         {"PORT": {"PORT": {"pfc_asym": "off", "fec": "rs", "description": "shutdown"}}},
+        {"PORT": {"PORT": {"autoneg": "on", "adv_speeds": "400000"}}},
+        {"BUFFER_PROFILE": {"egress_lossless_profile": {"dynamic_th": "0"}, "UNUSED": {"dynamic_th": "-8"}}},
+        {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "disable"}}},
+        {
+            "FLEX_COUNTER_TABLE": {
+                "PFCWD": {"FLEX_COUNTER_STATUS": "enable"},
+                "QUEUE": {"FLEX_COUNTER_STATUS": "disable", "POLL_INTERVAL": "10000"},
+            }
+        },
         {
             "PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}},
             "PORTCHANNEL": {"PortChannel1": {"admin_status": "up", "mtu": "9100"}},
