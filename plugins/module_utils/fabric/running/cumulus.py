@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
@@ -26,7 +27,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_text import DECODER
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import CUMULUS, QUEUE, statements
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
+    BUFFER,
+    CUMULUS,
+    QUEUE,
+    statements,
+)
 
 SYSTEM = "cumulus"
 OURS = "sailloft-"  # the prefix of this project's profiles, before a digest of their content
@@ -229,6 +235,14 @@ class NvueReader:
                 return True
         return False
 
+    def pools_unlike(self, pfc: set[int]) -> Iterator[Override]:
+        """Yield the pools that have priorities of another kind: lossless ones are those that pause (``pfc``)."""
+        for pool, value in items(self.qos.get("traffic-pool"), f"{self.place}: qos traffic-pool"):
+            path = f"qos traffic-pool {pool}"
+            priorities = set(self.indexed(dict(items(value, f"{self.place}: {path}")), "switch-priority", path))
+            if priorities & pfc if pool.endswith("lossy") else pfc and priorities and priorities != pfc:
+                yield Override(f"{path} switch-priority {format_ranges(sorted(priorities))}", BUFFER)
+
     def switch(self) -> Switch:
         interfaces: dict[str, Tree] = {}
         overrides: dict[tuple[str, str], list[str]] = {}
@@ -261,7 +275,8 @@ class NvueReader:
             ports,
             self.ecmp(),
             overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in overrides.items())
-            + tuple(Override(text, effect) for text, effect in self.unread(self.tree)),
+            + tuple(Override(text, effect) for text, effect in self.unread(self.tree))
+            + tuple(self.pools_unlike({priority for port in ports.values() for priority in port.pfc})),
             speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
             lags=lags,
             lag_ip_mtu_bytes=lag_ip_mtu_bytes,

@@ -151,6 +151,7 @@ CUMULUS = Rules(
     (r"qos egress-scheduler \S+ traffic-class \S+ (mode|bw-percent) ", None),
     (r"qos congestion-control \S+ traffic-class \S+ (ecn|red|min-threshold|max-threshold|probability) ", None),
     (r"qos pfc \S+ (switch-priority|rx|tx|port-buffer|xoff-threshold|xon-threshold|cable-length)\b", None),
+    (r"(interface \S+ )?qos pfc-watchdog (?!(polling-interval|robustness|state) |\S+$)", PAUSE),
     (r"qos (roce|pfc-watchdog)\b", None),
     (r"qos traffic-pool \S+ (memory-percent|switch-priority) ", None),
     (r"qos advance-buffer-config default-global ingress-lossless-buffer shared-alpha ", None),

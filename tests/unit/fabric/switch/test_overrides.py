@@ -391,6 +391,19 @@ EXAMPLES = {
             },
             "qos advance-buffer-config default-global egress-lossless-buffer shared-alpha alpha_1",
         ),
+        "pool of other traffic": (
+            {"qos": {"traffic-pool": {"default-lossy": {"switch-priority": {"0-3": {}}}}}},
+            "default-lossy switch-priority 0-3",
+        ),
+        "lossless pool with other traffic": (
+            {"qos": {"traffic-pool": {"default-lossless": {"switch-priority": ["3", "5"]}}}},
+            "default-lossless switch-priority 3,5",
+        ),
+        "lossless pool without RoCE": (
+            {"qos": {"traffic-pool": {"default-lossless": {"switch-priority": 4}}}},
+            "default-lossless switch-priority 4",
+        ),
+        "watchdog": ({"qos": {"pfc-watchdog": {"action": "forward"}}}, "qos pfc-watchdog action forward"),
         "trimming": (
             {"system": {"forwarding": {"packet-trim": {"state": "enabled"}}}},
             "system forwarding packet-trim state enabled",
@@ -557,6 +570,14 @@ HARMLESS = {
         {"acl": {"UNUSED": {"rule": {"10": {"action": {"set": {"dscp": 0}}}}}}},
         {"qos": {"egress-shaper": {"UNUSED": {"port-max-rate": 1000}}}},
         {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}}}},
+        {
+            "qos": {
+                "traffic-pool": {
+                    "default-lossless": {"switch-priority": {"3": {}}},
+                    "default-lossy": {"switch-priority": {"0-2": {}, "4-7": {}}},
+                }
+            }
+        },
         {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 9216}}}},
     ],
     "dell_sonic": [
