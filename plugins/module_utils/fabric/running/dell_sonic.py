@@ -117,7 +117,7 @@ class DellSonicReader:
             SYSTEM,
             ports,
             self.ecmp_fields(),
-            overrides=(*self.overrides(), *self.overrides_of_lags(lags)),
+            overrides=(*self.overrides(ports), *self.overrides_of_lags(lags), *self.overrides_of_buffers()),
             speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
             lags=lags,
             lag_ip_mtu_bytes={lag: mtu for lag in lags if (mtu := self.mtu(lag)) is not None},
@@ -148,21 +148,48 @@ class DellSonicReader:
         """Return the MTU of a port or port channel."""
         return self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
 
-    def overrides(self) -> Iterator[Override]:
+    def overrides_of_buffers(self) -> Iterator[Override]:
+        """Return the pools and profiles that are not as the system makes them. What uses a profile is not gathered."""
+        module = "sonic_qos_buffer"
+        buffers = self.options(module, "", self.config[module])
+        for option in ("buffer_pools", "buffer_profiles"):
+            for entry in self.entries(module, option, buffers.get(option)):
+                limits = {key: entry.get(key) for key in ("xoff", "static_threshold", "dynamic_threshold")}
+                place = " ".join(str(entry[key]) for key in ("name", "pool") if entry.get(key))
+                for statement in [*statements(limits, f"qos_buffer {place}")] or [f"qos_buffer {place}"]:
+                    effect = DELL_SONIC.effect(statement)
+                    if effect:
+                        yield Override(statement, effect)
+
+    def overrides(self, ports: dict[str, PortQos]) -> Iterator[Override]:
         """Return the options that can change what packets get and that are not read."""
         for port, settings in self.mtus.items():
+            speeds = [f"SPEED_{str(speed).removesuffix('000')}GB" for speed in settings.get("advertised_speed") or ()]
             if settings.get("enabled") is False:
                 yield from _overrides("interfaces", {"enabled": False}, (port,))
+            if settings.get("auto_negotiate") is True and speeds != [settings.get("speed")]:
+                yield from _overrides("interfaces", {"auto_negotiate": True}, (port,))
         for port, settings in self.interfaces.items():
             bound = {option: settings.get(option) for option in ("pfc", "qos_maps")}
             yield from _overrides("qos_interfaces", bound, (port,))
+            for queue in self.entries("sonic_qos_interfaces", f"{port} queues", settings.get("queues")):
+                name = str(queue.get("wred_profile"))
+                served = dict(enumerate(ports[port].queues)).get(queue.get("id", 0)) if port in ports else None
+                if served is not None and served.strict and name in self.wred and self.wred[name].get("ecn") != "green":
+                    yield from _overrides("qos_wred", {"green": self.wred[name].get("green")}, (port,), name)
         ports_by_policy: dict[str, list[str]] = {}
         for port, settings in self.interfaces.items():
             ports_by_policy.setdefault(str(settings.get("scheduler_policy")), []).append(port)
         for policy, named_ports in ports_by_policy.items():
-            yield from _overrides(
-                "qos_scheduler", self.schedulers.get(policy, {}).get("schedulers"), tuple(named_ports), policy
-            )
+            schedulers = [
+                *self.entries("sonic_qos_scheduler", policy, self.schedulers.get(policy, {}).get("schedulers"))
+            ]
+            first = [
+                {"strict sequence": scheduler.get("sequence")}
+                for scheduler in schedulers
+                if scheduler.get("scheduler_type") == "strict"
+            ]
+            yield from _overrides("qos_scheduler", [*schedulers, *first], tuple(named_ports), policy)
         yield from _overrides("fbs_policies", self.not_rendered["fbs_policies"], ())
 
     def _refuse(self, module: str, subject: str, cause: str, remedy: str = "correct it on the switch") -> FabricError:

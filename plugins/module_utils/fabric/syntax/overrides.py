@@ -76,7 +76,8 @@ NXOS = Rules(
     (r"shutdown$", LINK),
     (r"storm-control |macsec |class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
-    (r"class c-out-(8q-)?q-default queue-limit", None),  # of other traffic
+    (r"class c-out-(8q-)?q-default (queue-limit|random-detect)", None),  # of other traffic
+    (r"class \S+ random-detect (?!.* ecn$)", QUEUE),  # it drops
     (r"class \S+ (pause buffer-size|queue-limit)", BUFFER),
     (r"class \S+ (set (qos-group|dscp|precedence|cos)|pause|mtu|priority|bandwidth|random-detect)\b", None),
     (r"class \S+ ", QUEUE),
@@ -163,9 +164,21 @@ CUMULUS = Rules(
 # "module option value" of dellemc.enterprise_sonic.
 DELL_SONIC = Rules(
     (r"interfaces enabled False", LINK),
+    (r"interfaces auto_negotiate ", RATE),
     (r"qos_interfaces pfc asymmetric True", PAUSE),
     (r"qos_interfaces qos_maps dot1p_fwd_group ", CLASS),
     (r"qos_scheduler ([cp]ir|[cp]bs) [1-9]", RATE),
+    (r"qos_scheduler strict sequence (8|9|[1-9]\d)$", QUEUE),  # a queue beyond those of classes
+    (r"qos_wred green enable True", QUEUE),  # of a strict queue, without ECN: it drops CNPs
+    # The system's own profiles; a module shows no threshold of 0.
+    (r"qos_buffer ingress_lossless_pool( xoff \d{6,})?$", None),
+    (r"qos_buffer (ingress_lossy|pg_lossless_\d+_\d+m)_profile ingress_lossless_pool( |$)", None),
+    (r"qos_buffer egress_lossy_profile egress_loss(y|less)_pool( |$)", None),
+    (
+        r"qos_buffer egress_lossless_profile egress_lossless_pool (static_threshold \d{8,}|dynamic_threshold \d)$",
+        None,
+    ),
+    (r"qos_buffer ", BUFFER),
     (r"fbs_policies .*policer", RATE),
     (r"fbs_policies .*set_dscp", DSCP),
     (r"fbs_policies .*output_queue_index", QUEUE),

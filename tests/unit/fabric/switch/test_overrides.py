@@ -19,7 +19,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overr
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import overrides
 
+DROPS = "random-detect minimum-threshold 1 kbytes maximum-threshold 2 kbytes drop-probability 100 weight 0"
 LAG = {"lag_interfaces": [{"name": "PortChannel1", "members": {"interfaces": [{"member": "PORT"}]}}]}
+EGRESS_LOSSLESS = {"name": "egress_lossless_profile", "pool": "egress_lossless_pool"}
 # Each is a change of spine1's configuration, and the statement as the system's table has it, or, without a row of the
 # table, the last words of what is seen. A change is lines ("PORT: " as the first word:
 # below the port), a tree (PORT: the port), or a change of what a Linux machine shows.
@@ -99,6 +101,14 @@ EXAMPLES = {
             "Ethernet1/9",
         ),
         "port channel's policy": ("PORT: channel-group 7 mode active\ninterface port-channel7\n  mtu 1500", "mtu 1500"),
+        "port channel's MTU": (
+            "PORT: channel-group 7 mode active\ninterface port-channel7\n  no switchport",
+            "port-channel7 mtu 1500",
+        ),
+        "WRED that drops CNPs": (
+            f"CNPS: {DROPS}",
+            f"class c-out-8q-q6 {DROPS}",
+        ),
         "storm control": ("PORT: storm-control broadcast level 1.00", "storm-control broadcast level 1.00"),
         "flow control": ("PORT: flowcontrol receive on", "flowcontrol receive on"),
         "MACsec": ("PORT: macsec keychain K policy P", "macsec keychain K policy P"),
@@ -428,6 +438,37 @@ EXAMPLES = {
             {"qos_scheduler": [{"name": "POLICY", "schedulers": [{"sequence": 255, "pir": 1000}]}]},
             "qos_scheduler pir 1000",
         ),
+        "strict queue beyond the classes": (
+            {"qos_scheduler": [{"name": "POLICY", "schedulers": [{"sequence": 9, "scheduler_type": "strict"}]}]},
+            "qos_scheduler strict sequence 9",
+        ),
+        "WRED that drops CNPs": (
+            {
+                "qos_wred": [{"name": "DROP", "green": {"enable": True, "min_threshold": 1000, "max_threshold": 2000}}],
+                "qos_interfaces": [{"name": "PORT", "queues": [{"id": 6, "wred_profile": "DROP"}]}],
+            },
+            "qos_wred green enable True",
+        ),
+        "negotiated speed": (
+            {"interfaces": [{"name": "PORT", "auto_negotiate": True}]},
+            "interfaces auto_negotiate True",
+        ),
+        "buffer profile": (
+            {"qos_buffer": {"buffer_profiles": [{"name": "P", "pool": "egress_lossless_pool", "size": 1}]}},
+            "qos_buffer P egress_lossless_pool",
+        ),
+        "limit of lossless queues": (
+            {"qos_buffer": {"buffer_profiles": [{**EGRESS_LOSSLESS, "static_threshold": 1000}]}},
+            "qos_buffer egress_lossless_profile egress_lossless_pool static_threshold 1000",
+        ),
+        "alpha of lossless queues": (
+            {"qos_buffer": {"buffer_profiles": [{**EGRESS_LOSSLESS, "dynamic_threshold": -6}]}},
+            "qos_buffer egress_lossless_profile egress_lossless_pool dynamic_threshold -6",
+        ),
+        "shared headroom": (
+            {"qos_buffer": {"buffer_pools": [{"name": "ingress_lossless_pool", "xoff": 1}]}},
+            "qos_buffer ingress_lossless_pool xoff 1",
+        ),
         "policy of flows": (
             {
                 "fbs_policies": [
@@ -524,6 +565,7 @@ HARMLESS = {
         "PORT: speed 400000",
         "interface mgmt0\n  shutdown",
         "policy-map type qos UNUSED\n  class class-default\n    police cir 1 gbps",
+        f"OTHERS: {DROPS}",
         "PORT: channel-group 7 mode active\ninterface port-channel7\n  no switchport\n  mtu 9216",
     ],
     "junos": [
@@ -583,6 +625,24 @@ HARMLESS = {
     "dell_sonic": [
         {"interfaces": [{"name": "PORT", "enabled": True, "speed": "SPEED_400GB", "description": "shutdown"}]},
         {**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 9100}]},
+        {
+            "interfaces": [
+                {"name": "PORT", "auto_negotiate": True, "speed": "SPEED_400GB", "advertised_speed": ["400000"]}
+            ]
+        },
+        {
+            "qos_buffer": {
+                "buffer_pools": [{"name": "ingress_lossless_pool", "xoff": 6000000}],
+                "buffer_profiles": [
+                    {**EGRESS_LOSSLESS, "static_threshold": 33417216},
+                    {"name": "pg_lossless_400000_40m_profile", "pool": "ingress_lossless_pool", "size": 1270},
+                ],
+            }
+        },
+        {
+            "qos_wred": [{"name": "DROP", "green": {"enable": True, "min_threshold": 1000, "max_threshold": 2000}}],
+            "qos_interfaces": [{"name": "PORT", "queues": [{"id": 0, "wred_profile": "DROP"}]}],
+        },
         {"fbs_policies": [{"policy_name": "P", "sections": [{"class": "C", "forwarding": {"ars_disable": True}}]}]},
     ],
     "linux": [
@@ -611,6 +671,8 @@ def with_lines(system, statements):
         "PORT": f"interface {port}",
         "PROFILE": "qos profile ",
         "QUEUING": "  class type queuing c-out-8q-q3",
+        "CNPS": "  class type queuing c-out-8q-q6",
+        "OTHERS": "  class type queuing c-out-8q-q-default",
         "QOS": next((line for line in text.splitlines() if line.startswith("  class sailloft-tc3")), ""),
     }
     added_at_end = []
@@ -619,7 +681,7 @@ def with_lines(system, statements):
         place, colon, line = statement.partition(": ")
         if colon and place in places:
             index = next(index for index, other in enumerate(lines) if other.startswith(places[place]))
-            lines.insert(index + 1, f"{'    ' if place in ('QUEUING', 'QOS') else '   '}{line}")
+            lines.insert(index + 1, f"{'    ' if place in ('QUEUING', 'CNPS', 'OTHERS', 'QOS') else '   '}{line}")
             inserted = index + 1
         elif not added_at_end and statement.startswith("      ") and colon == "":
             lines.insert(inserted + 1, statement)
