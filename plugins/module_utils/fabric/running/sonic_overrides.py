@@ -7,6 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Override
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
+    EGRESS_LOSSLESS,
+    INGRESS_POOL,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import (
     NOT_PORTS,
     RANGE,
@@ -21,6 +25,8 @@ _TABLES = (
     "ACL_RULE",
     "ACL_TABLE",
     "BUFFER_POOL",
+    "BUFFER_PORT_EGRESS_PROFILE_LIST",
+    "BUFFER_PORT_INGRESS_PROFILE_LIST",
     "BUFFER_PROFILE",
     "FLEX_COUNTER_TABLE",
     "LLR_PORT",
@@ -35,6 +41,7 @@ _TABLES = (
     "TUNNEL",
     "VLAN_SUB_INTERFACE",
 )
+_POOL = "BUFFER_POOL"
 _DEFAULT_LAG_MTU_BYTES = 9100  # sonic-swss, cfgmgr/teammgr.cpp
 _PORT_FIELDS = ("admin_status", "autoneg", "macsec", "pfc_asym")
 # Table -> the tables whose entries are of ports and refer to it, with the field.
@@ -70,7 +77,14 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
 
 
 def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any]) -> str:
-    """Return "strict " for a queue that no class has (a multicast queue) and that comes before all others, or ""."""
+    """Return "strict " for a queue that no class has (a multicast queue) and that comes before all others, or "".
+
+    Return "lossy " for the profiles of a port that pauses, if none of them is in the pool of its lossless packets.
+    """
+    if table.startswith("BUFFER_PORT_"):
+        pool = INGRESS_POOL if "_INGRESS_" in table else db.reference("BUFFER_PROFILE", EGRESS_LOSSLESS, "pool", _POOL)
+        pools = {db.reference("BUFFER_PROFILE", name, "pool", _POOL) for name in _listed(entry.get("profile_list"))}
+        return "lossy " if db.text("PORT_QOS_MAP", key, "pfc_enable") and pool not in pools else ""
     match = RANGE.fullmatch(key.split("|")[-1]) if table == "QUEUE" else None
     if not match or int(match[2] or match[1]) < CLASSES or key.startswith(NOT_PORTS):
         return ""
@@ -97,9 +111,15 @@ def _ports(db: ConfigDb, table: str, key: str) -> tuple[str, ...] | None:
         return (names[0].partition(".")[0],)
     if table in ("ACL_RULE", "ACL_TABLE"):
         return tuple(db.texts("ACL_TABLE", names[0], "ports") or ()) or None
-    if table in ("PORT_QOS_MAP", "PORTCHANNEL", "PORT_STORM_CONTROL", "QUEUE", "LLR_PORT"):
+    if table in ("PORT_QOS_MAP", "PORTCHANNEL", "PORT_STORM_CONTROL", "QUEUE", "LLR_PORT") or "_PROFILE_LIST" in table:
         return () if names[0].lower() == "global" else tuple(names[0].split(","))
     return ()
+
+
+def _listed(value: Any) -> set[str]:
+    """Return the profiles of a list, in any form."""
+    names = value if isinstance(value, list) else str(value).split(",")
+    return {str(name).strip("[]").rpartition("|")[2] for name in names}
 
 
 def _names(entry: dict[str, Any], field: str, name: str) -> bool:

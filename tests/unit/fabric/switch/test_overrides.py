@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax impor
 DROPS = "random-detect minimum-threshold 1 kbytes maximum-threshold 2 kbytes drop-probability 100 weight 0"
 LAG = {"lag_interfaces": [{"name": "PortChannel1", "members": {"interfaces": [{"member": "PORT"}]}}]}
 EGRESS_LOSSLESS = {"name": "egress_lossless_profile", "pool": "egress_lossless_pool"}
+OTHER = {"pool": "egress_lossy_pool", "dynamic_th": "3"}  # of a pool that is not for lossless packets
 # Each is a change of spine1's configuration, and the statement as the system's table has it, or, without a row of the
 # table, the last words of what is seen. A change is lines ("PORT: " as the first word:
 # below the port), a tree (PORT: the port), or a change of what a Linux machine shows.
@@ -274,6 +275,13 @@ EXAMPLES = {
                 "BUFFER_QUEUE": {"PORT|5-6": {"profile": "tiny"}},
             },
             "BUFFER_PROFILE static_th 0",
+        ),
+        "port without a share of the lossless pool": (
+            {
+                "BUFFER_PORT_INGRESS_PROFILE_LIST": {"PORT": {"profile_list": "other"}},
+                "BUFFER_PROFILE": {"other": OTHER},
+            },
+            "BUFFER_PORT_INGRESS_PROFILE_LIST lossy profile_list other",
         ),
         "watchdog without a storm": (
             {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "enable"}}},
@@ -584,6 +592,13 @@ HARMLESS = {
         {"PORT": {"PORT": {"autoneg": "on", "adv_speeds": "400000"}}},
         {"BUFFER_PROFILE": {"egress_lossless_profile": {"dynamic_th": "0"}, "UNUSED": {"dynamic_th": "-8"}}},
         {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "disable"}}},
+        {
+            "BUFFER_PORT_INGRESS_PROFILE_LIST": {"PORT": {"profile_list": ["other", "ingress_lossy_profile"]}},
+            "BUFFER_PORT_EGRESS_PROFILE_LIST": {
+                "PORT": {"profile_list": "egress_lossy_profile,egress_lossless_profile"}
+            },
+            "BUFFER_PROFILE": {"other": OTHER},
+        },
         {
             "FLEX_COUNTER_TABLE": {
                 "PFCWD": {"FLEX_COUNTER_STATUS": "enable"},
