@@ -122,9 +122,9 @@ SONIC = Rules(
     (r"PORT pfc_asym on|LLR_PORT ", PAUSE),
     (r"PFC_WD BIG_RED_SWITCH enable", PAUSE),  # of earlier images: acts as if all lossless queues had a storm
     (r"FLEX_COUNTER_TABLE (FLEX_COUNTER_STATUS disable|POLL_INTERVAL [1-9]\d{3})", PAUSE),  # the watchdog's counters
-    # Below what any image of 086b03bd70 has: an alpha of 1/64, 9,497,600 bytes.
     (r"BUFFER_PORT_\w+ lossy ", BUFFER),
-    (r"BUFFER_PROFILE (dynamic_th -[78]|static_th \d{1,6}$)|BUFFER_POOL size \d{1,6}$", BUFFER),
+    # Below what any image of 086b03bd70 has: an alpha of 1/128, 9,497,600 bytes.
+    (r"BUFFER_PROFILE (dynamic_th -8|static_th \d{1,6}$)|BUFFER_POOL size \d{1,6}$", BUFFER),
     (r"PORT autoneg on|PORT macsec |PORT_STORM_CONTROL |SCHEDULER ([cp]ir|[cp]bs) [1-9]|PORT_QOS_MAP scheduler ", RATE),
     (r"PORT_QOS_MAP (tc_to_pg|tc_to_queue|pfc_to_queue|pfc_to_pg|dscp_to_tc|tc_to_dscp|tc_to_dot1p)_map ", None),
     (r"PORT_QOS_MAP (pfc_enable|pfcwd_sw_enable) ", None),

@@ -599,6 +599,10 @@ HARMLESS = {
             },
             "BUFFER_PROFILE": {"other": OTHER},
         },
+        {  # as in 18 images
+            "BUFFER_PROFILE": {"small": {**OTHER, "dynamic_th": "-7"}},
+            "BUFFER_QUEUE": {"PORT|7": {"profile": "small"}},
+        },
         {
             "FLEX_COUNTER_TABLE": {
                 "PFCWD": {"FLEX_COUNTER_STATUS": "enable"},
