@@ -249,15 +249,16 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     With ``restore_path``, the backups are the files of that directory; switches without one stay as they are. Raises
     FabricError, before anything is written, and ProofError.
     """
-    running = running_texts(params["running"])
+    running = _configurations(running_texts(params["running"]), params["switches"])
     parsed = parse_running(running, params["switches"])
     if params["restore_path"]:
         backup = backups.read(params["restore_path"], {name: switch.system for name, switch in parsed.items()})
     else:
-        backup = running_texts(params["backup"])
+        readings = running_texts(params["backup"])
         for name in running:
-            if name not in backup:
+            if name not in readings:
                 raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
+        backup = _configurations({name: readings[name] for name in running}, params["switches"])
     now = {name: switch for name, switch in parsed.items() if name in backup}
     former = parse_running({name: backup[name] for name in now}, params["switches"])
     changes = {
@@ -275,6 +276,14 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
             for name, switch in now.items()
             if (boot_configuration := SYSTEMS[switch.system].boot_configuration)
         },
+    }
+
+
+def _configurations(readings: Mapping[str, str], switches: Mapping[str, Any]) -> dict[str, str]:
+    """Return the part of each reading that is the switch's configuration, as a backup has it. Raises FabricError."""
+    return {
+        name: SYSTEMS[switch.system].configuration(readings[name])
+        for name, switch in parse_running(readings, switches).items()
     }
 
 
