@@ -62,7 +62,7 @@ def request(text, **settings):
 
 
 def plan_of(text, **settings):
-    return configs.wanted_and_seen(request(text, **settings), to_change=True)[0]["leaf1"]
+    return configs.wanted_and_seen(request(text, **settings))[0]["leaf1"]
 
 
 def text_of(config, xoff=XOFF):
@@ -118,7 +118,7 @@ def test_an_image_whose_formula_is_below_the_floor_gets_a_longer_cable():
         port["speed"] = "100000"
     ports = {port: {"speed_gbit_s": 100, "cable_m": 3} for port in NAMES}
     text = json.dumps(config)
-    wanted = configs.wanted_and_seen(request(text, asic="spectrum", ports=ports), to_change=True).wanted["leaf1"]
+    wanted = configs.wanted_and_seen(request(text, asic="spectrum", ports=ports)).wanted["leaf1"]
     (cable,) = {qos.cable_m for qos in wanted.ports.values()}
     assert 3 < cable < 10
     spectrum, floor = ASICS["spectrum"], thresholds.floor_bytes(100, 3, 9100)
