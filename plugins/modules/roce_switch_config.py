@@ -52,7 +52,8 @@ options:
         port:} or {host:, port:}.
       - C(headroom) is a list of C(speed_gbit_s), C(cable_m) and C(headroom_bytes), which replace those of the ASIC's
         profile for ports of that speed with cables of at most that length. A value is refused if it is less than the
-        bytes that may arrive after a pause was sent.
+        bytes that may arrive after a pause was sent. Systems that size headroom themselves (RV(not_held)) are not given
+        it; it counts only in what must fit and in ECN thresholds.
       - C(queue_buffer_bytes) is the number of bytes that one queue can hold, for systems with thresholds in percent of
         it (Junos).
     type: dict

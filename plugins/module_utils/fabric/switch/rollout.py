@@ -30,6 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
     wanted_and_seen,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, links_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
@@ -90,7 +91,8 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
         "boot": _boot_configurations(wanted),
         "unfinished": _unfinished(params["backup_path"], wanted),
     }
-    result["table"] += idle_link_remarks(wanted)
+    unchanged = {name: switch for name, switch in wanted.items() if name not in whole_changes}
+    result["table"] += [*_remaining_problems(readings.seen, unchanged), *idle_link_remarks(wanted)]
     if not check_mode:
         _back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)
     if diff_mode:
@@ -215,6 +217,15 @@ def _summary(
         or [f"all {'that can be planned ' if is_part else ''}have the policy"],
         "changes": remaining[0].texts if remaining else {},
     }
+
+
+def _remaining_problems(seen: Mapping[str, Switch], wanted: Mapping[str, Switch]) -> list[str]:
+    """Return a line for each finding about switches that have the policy, with their names; no run changes it."""
+    names: dict[str, set[str]] = {}
+    for name, switch in wanted.items():
+        for _ports, claim, goal, value, _consequence in problems(seen[name], switch.speeds_gbit_s, switch):
+            names.setdefault(f"{claim}: wanted {goal}, seen {value}", set()).add(name)
+    return [f"not held, and not changed: {text}: {fold(sorted(switches))}" for text, switches in names.items()]
 
 
 def _boot_configurations(wanted: Mapping[str, Switch]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from messages import Mentions
 from patched_sonic import jsonpatch
 from refusals import refuses
 from sonic_configs import default_config
@@ -101,6 +102,9 @@ def test_headroom_that_was_not_read_is_not_as_wanted(dumped):
     after = applied(text_of(dynamic_config()), plan_of(text_of(dynamic_config())))
     (difference,) = differences_of(f"{json.dumps(after)}\n{dumped}")
     assert (difference["ports"], difference["seen"]) == (list(NAMES), "not read")
+    asked = {**request(f"{json.dumps(after)}\n{dumped}"), "nics": {}, "nics_wanted": {}, "backup_path": None}
+    (_all_have_it, remark) = rollout.planned(asked, check_mode=True, diff_mode=False)["table"]
+    assert remark == Mentions("leaf1", "headroom", "not read")
 
 
 def test_headroom_that_is_too_small_is_named_with_its_ports():
