@@ -85,7 +85,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     _check_progress(params.get("done"), remaining)
     result = {
         "changed": bool(remaining),
-        **_summary(remaining, wanted, bool(goal.nics), bool(left_out)),
+        **_summary(remaining, wanted, bool(goal.nics), is_part=len(wanted) < len(params["switches"])),
         "unread": str(refusal or ""),
         "whole": whole_changes,
         "boot": _boot_configurations(wanted),
@@ -214,7 +214,7 @@ def _summary(
                 *(f"   {fold(names)}: {text}" for text, names in _interruptions(change, wanted).items()),
             )
         ]
-        or [f"all {'that can be planned ' if is_part else ''}have the policy"],
+        or [f"all {'that were read and planned ' if is_part else ''}have the policy"],
         "changes": remaining[0].texts if remaining else {},
     }
 
