@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
             if now - shown >= SHOWN_EVERY_S:
                 shown = now
                 does = activity(seen) if reached == now else f"its hypervisor {hypervisor} cannot be reached"
-                display.display(f"{name} boots, {now - start_s:.0f} s: {does}; {refusal}")
+                display.display(f"{name} boots, {now - start_s:.0f} s: {does}; {refusal.partition('; ')[0]}")
             time.sleep(PAUSE_S)
         result.update(changed=False, elapsed_s=round(time.monotonic() - start_s))
         return result

@@ -10,6 +10,7 @@ executor/playbook_executor.py).
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
@@ -17,6 +18,8 @@ from ansible.module_utils.connection import Connection, ConnectionError
 from ansible.plugins.action import ActionBase
 
 PREFIX = "Failed to connect to the host via ssh: "
+# What Mitogen puts before the lines that ssh printed.
+HEADING = re.compile(r"EOF on stream; last \d+ lines received:")
 LONGEST = 300  # characters of the cause; the end is kept, because banners come first
 
 
@@ -73,5 +76,5 @@ class ActionModule(ActionBase):
 
 def cause(message: str) -> str:
     """Return the message of a connection plugin's failure, in one line."""
-    line = "; ".join(part.strip() for part in message.replace(PREFIX, "").splitlines() if part.strip())
+    line = "; ".join(part.strip() for part in HEADING.sub("", message.replace(PREFIX, "")).splitlines() if part.strip())
     return (line if len(line) <= LONGEST else f"...{line[-LONGEST:]}").rstrip(".")

@@ -123,6 +123,22 @@ def default_config(ports: tuple[str, ...] = PORTS) -> dict[str, Any]:
     }
 
 
+def dynamic_config(ports: tuple[str, ...] = PORTS, cable: str = "5m") -> dict[str, Any]:
+    """Return ``default_config`` as of an image that computes headroom and the sizes of ingress pools (buffer_model)."""
+    config = default_config(ports)
+    config["DEVICE_METADATA"]["localhost"]["buffer_model"] = "dynamic"
+    config["CABLE_LENGTH"]["AZURE"] = dict.fromkeys(ports, cable)
+    config["BUFFER_POOL"] = {
+        "ingress_lossless_pool": {"type": "ingress", "mode": "dynamic"},
+        "egress_lossless_pool": {"type": "egress", "mode": "dynamic", "size": "60817392"},
+        "egress_lossy_pool": {"type": "egress", "mode": "dynamic"},
+    }
+    del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]
+    groups = {key: entry for key, entry in config["BUFFER_PG"].items() if key.endswith("|0")}
+    config["BUFFER_PG"] = {**groups, **{f"{port}|3-4": {"profile": "NULL"} for port in ports}}
+    return config
+
+
 def with_brackets(config: dict[str, Any]) -> dict[str, Any]:
     """Return ``config`` as in images before sonic-swss#1754 (2021): "[TABLE|name]", and several ports in a key."""
     old = copy.deepcopy(config)

@@ -18,7 +18,7 @@ from typing import Any
 import jsonpatch
 from nvue_server import PASSWORD, Nvue, merge
 from playing import ansible_playbook
-from sonic_configs import ASICS, default_config
+from sonic_configs import ASICS, default_config, dynamic_config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import rollout
 
@@ -52,10 +52,8 @@ class Fabric:
         self.leaf1 = path / "leaf1"
         shutil.copy(HERE / "sonic_switch/ssh", path / "ssh")
         (self.leaf1 / "bin").mkdir(parents=True)
-        for tool in ("config", "sonic-cfggen"):
-            script = (HERE / "sonic_switch" / tool).read_text().split("\n", 1)[1]
-            (self.leaf1 / "bin" / tool).write_text(f"#!{sys.executable}\n{script}")
-            (self.leaf1 / "bin" / tool).chmod(0o755)
+        self._install("config")
+        self._install("sonic-cfggen")
         self.set_sonic(default_config())
         self.nvue = Nvue(path, copy.deepcopy(NVUE))
         hosts = {
@@ -68,6 +66,16 @@ class Fabric:
         hosts["leaf2"]["roce_switch_api_ca_path"] = str(self.nvue.certificate)
         hosts["leaf2"]["ansible_password"] = PASSWORD
         (path / "inventory.json").write_text(json.dumps({"roce_switches": {"hosts": hosts}}))
+
+    def _install(self, tool: str) -> None:
+        script = (HERE / "sonic_switch" / tool).read_text().split("\n", 1)[1]
+        (self.leaf1 / "bin" / tool).write_text(f"#!{sys.executable}\n{script}")
+        (self.leaf1 / "bin" / tool).chmod(0o755)
+
+    def compute_buffers(self) -> None:
+        """Make leaf1 a switch whose image computes headroom, a moment after each change."""
+        self._install("sonic-db-dump")
+        self.set_sonic(dynamic_config())
 
     def play(
         self, *arguments: str, policy: dict[str, Any], playbook: str = "playbooks/fabric_qos.yml"

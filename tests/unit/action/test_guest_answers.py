@@ -15,6 +15,13 @@ from ansible_collections.sailloft.fleet.plugins.action import guest_answers
 
 SILENT_S = 100
 
+# What Mitogen says of a guest behind a jump host that has not booted.
+MITOGEN = """\
+EOF on stream; last 100 lines received:
+channel 0: open failed: connect failed: No route to host
+stdio forwarding failed
+kex_exchange_identification: Connection closed by remote host"""
+
 
 def stats(read: int, state: int = 1, received: int = 0) -> bytes:
     """Return the output of virsh domstats."""
@@ -81,7 +88,7 @@ def wait(monkeypatch):
 
         def command(_command, sudoable):
             if clock.now_s < answers_at_s:
-                raise AnsibleConnectionFailure("no route to host")
+                raise AnsibleConnectionFailure(MITOGEN)
             return {"rc": 0}
 
         monkeypatch.setattr(action, "_low_level_execute_command", command)
@@ -98,6 +105,12 @@ def test_the_wait_for_an_active_guest_has_no_limit(wait):
     assert shown[0] == Mentions("gpu01", "20", "0.0", "MB", "kB")
     assert hypervisor.address == ("ssh", "10.0.0.1")
     assert hypervisor.asked[0] == "LC_ALL=C virsh --connect qemu:///system domstats --state --block --interface gpu01"
+
+
+def test_progress_fits_a_line_and_has_the_first_cause(wait):
+    _result, shown = wait(Hypervisor(*(stats(read) for read in range(10))), answers_at_s=57)
+    assert {line.rpartition("; ")[2] for line in shown} == {"channel 0: open failed: connect failed: No route to host"}
+    assert max(map(len, shown)) < 150
 
 
 @pytest.mark.parametrize(("step_s", "at_s"), [(15, [15, 30, 45]), (14, [28, 56]), (16, [16, 32, 48])])
@@ -138,7 +151,7 @@ def test_a_guest_without_activity_fails_with_the_next_step(wait, hypervisor, did
     result, _shown = wait(hypervisor)
     assert result["failed"]
     assert result["msg"] == (
-        Mentions("gpu01", SILENT_S + 10, did, "no route to host", "/var/log/libvirt/qemu/gpu01-console.log", "hv01")
+        Mentions("gpu01", SILENT_S + 10, did, "No route to host", "/var/log/libvirt/qemu/gpu01-console.log", "hv01")
     )
 
 

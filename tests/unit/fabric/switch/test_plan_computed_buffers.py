@@ -11,7 +11,7 @@ import pytest
 from messages import Mentions
 from patched_sonic import jsonpatch
 from refusals import refuses
-from sonic_configs import default_config
+from sonic_configs import dynamic_config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
@@ -20,21 +20,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
 
 NAMES = tuple(f"Ethernet{8 * number}" for number in range(32))
 XOFF = 87_040  # what images before July 2026 compute for 400 Gbit/s and 3 m on Spectrum-3: 2 KiB less than today's
-
-
-def dynamic_config(cable="5m"):
-    config = default_config(NAMES)
-    config["DEVICE_METADATA"]["localhost"]["buffer_model"] = "dynamic"
-    config["CABLE_LENGTH"]["AZURE"] = dict.fromkeys(NAMES, cable)
-    config["BUFFER_POOL"] = {
-        "ingress_lossless_pool": {"type": "ingress", "mode": "dynamic"},
-        "egress_lossless_pool": {"type": "egress", "mode": "dynamic", "size": "60817392"},
-        "egress_lossy_pool": {"type": "egress", "mode": "dynamic"},
-    }
-    del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]
-    groups = {key: entry for key, entry in config["BUFFER_PG"].items() if key.endswith("|0")}
-    config["BUFFER_PG"] = {**groups, **{f"{port}|3-4": {"profile": "NULL"} for port in NAMES}}
-    return config
 
 
 def dump(config, xoff=XOFF):
@@ -79,7 +64,7 @@ def applied(text, wanted):
 
 
 def test_the_image_is_given_the_cable_and_computes_the_headroom():
-    text = text_of(dynamic_config())
+    text = text_of(dynamic_config(NAMES))
     after = applied(text, plan_of(text))
     groups = {key: entry["profile"] for key, entry in after["BUFFER_PG"].items() if entry["profile"] == "NULL"}
     assert groups == {f"{port}|3": "NULL" for port in NAMES}
@@ -99,7 +84,7 @@ def differences_of(text):
     "dumped", ["", "[]", '{"PORT": 5}', '{"BUFFER_PG_TABLE:Ethernet0:3": {"value": {"profile": "gone"}}}']
 )
 def test_headroom_that_was_not_read_is_not_as_wanted(dumped):
-    after = applied(text_of(dynamic_config()), plan_of(text_of(dynamic_config())))
+    after = applied(text_of(dynamic_config(NAMES)), plan_of(text_of(dynamic_config(NAMES))))
     (difference,) = differences_of(f"{json.dumps(after)}\n{dumped}")
     assert (difference["ports"], difference["seen"]) == (list(NAMES), "not read")
     asked = {**request(f"{json.dumps(after)}\n{dumped}"), "nics": {}, "nics_wanted": {}, "backup_path": None}
@@ -108,7 +93,7 @@ def test_headroom_that_was_not_read_is_not_as_wanted(dumped):
 
 
 def test_headroom_that_is_too_small_is_named_with_its_ports():
-    text = text_of(dynamic_config())
+    text = text_of(dynamic_config(NAMES))
     after = applied(text, plan_of(text))
     short = text_of(after).replace(f'"xoff": "{XOFF}"', '"xoff": "70000"')
     (difference,) = differences_of(short)
@@ -117,7 +102,7 @@ def test_headroom_that_is_too_small_is_named_with_its_ports():
 
 
 def test_an_image_whose_formula_is_below_the_floor_gets_a_longer_cable():
-    config = dynamic_config()
+    config = dynamic_config(NAMES)
     for port in config["PORT"].values():
         port["speed"] = "100000"
     ports = {port: {"speed_gbit_s": 100, "cable_m": 3} for port in NAMES}
@@ -131,14 +116,14 @@ def test_an_image_whose_formula_is_below_the_floor_gets_a_longer_cable():
 
 
 def test_a_cable_that_is_too_short_for_the_image_is_a_difference():
-    after = applied(text_of(dynamic_config()), plan_of(text_of(dynamic_config())))
+    after = applied(text_of(dynamic_config(NAMES)), plan_of(text_of(dynamic_config(NAMES))))
     after["CABLE_LENGTH"]["AZURE"]["Ethernet0"] = "1m"
     (difference, *_others) = configs.compared(request(text_of(after)))["differences"]["leaf1"]
     assert (difference["ports"], "cable" in difference["what"]) == (["Ethernet0"], True)
 
 
 def test_a_users_headroom_is_given_to_the_image_as_a_profile():
-    text = text_of(dynamic_config())
+    text = text_of(dynamic_config(NAMES))
     rows = [{"speed_gbit_s": 400, "cable_m": 10, "headroom_bytes": 150_000}]
     after = applied(text, plan_of(text, headroom=rows))
     profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
@@ -147,16 +132,16 @@ def test_a_users_headroom_is_given_to_the_image_as_a_profile():
 
 
 def test_a_backup_restores_groups_and_cables():
-    before = text_of(dynamic_config())
+    before = text_of(dynamic_config(NAMES))
     after = applied(before, plan_of(before))
     for change in sonic.restoration(before, text_of(after), "leaf1").split("\n\n"):
         after = jsonpatch.apply_patch(after, json.loads(change))
-    was = dynamic_config()
+    was = dynamic_config(NAMES)
     assert (after["BUFFER_PG"], after["CABLE_LENGTH"]) == (was["BUFFER_PG"], was["CABLE_LENGTH"])
 
 
 def test_the_stages_of_a_rollout_end_with_the_images_results():
-    text = text_of(dynamic_config())
+    text = text_of(dynamic_config(NAMES))
     stages, done = [], None
     while True:
         params = {**request(text), "nics": {}, "nics_wanted": {}, "done": done, "backup_path": None}
@@ -175,24 +160,24 @@ def test_the_stages_of_a_rollout_end_with_the_images_results():
 
 def test_text_after_the_configuration_that_is_no_dump_is_refused():
     with refuses("leaf1: ConfigDB", "sonic-cfggen"):
-        sonic.parse(f"{json.dumps(dynamic_config())}\nTraceback", "leaf1")
+        sonic.parse(f"{json.dumps(dynamic_config(NAMES))}\nTraceback", "leaf1")
 
 
 def test_a_port_that_leaves_the_inventory_keeps_no_lossless_headroom():
-    after = applied(text_of(dynamic_config()), plan_of(text_of(dynamic_config())))
+    after = applied(text_of(dynamic_config(NAMES)), plan_of(text_of(dynamic_config(NAMES))))
     fewer = replace(plan_of(text_of(after)), ports={NAMES[0]: plan_of(text_of(after)).ports[NAMES[0]]})
     last = applied(text_of(after), fewer)
     assert [key for key, entry in last["BUFFER_PG"].items() if entry["profile"] == "NULL"] == ["Ethernet0|3"]
 
 
 def test_a_backup_is_the_configuration_alone(tmp_path):
-    params = {**request(text_of(dynamic_config())), "nics": {}, "nics_wanted": {}, "done": None}
+    params = {**request(text_of(dynamic_config(NAMES))), "nics": {}, "nics_wanted": {}, "done": None}
     rollout.planned({**params, "backup_path": str(tmp_path / "run")}, check_mode=False, diff_mode=False)
-    assert json.loads((tmp_path / "run/leaf1.sonic").read_text()) == dynamic_config()
+    assert json.loads((tmp_path / "run/leaf1.sonic").read_text()) == dynamic_config(NAMES)
 
 
 def test_a_traditional_image_keeps_its_cables():
-    config = dynamic_config()
+    config = dynamic_config(NAMES)
     config["DEVICE_METADATA"]["localhost"]["buffer_model"] = "traditional"
     config["BUFFER_PG"] = {key: entry for key, entry in config["BUFFER_PG"].items() if entry["profile"] != "NULL"}
     after = applied(json.dumps(config), plan_of(json.dumps(config)))

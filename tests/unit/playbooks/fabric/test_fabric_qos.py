@@ -77,6 +77,15 @@ def test_the_first_run_applies_and_the_second_changes_nothing(fabric):
     assert len(list((fabric.path / "backups").iterdir())) == 1
 
 
+def test_a_run_waits_for_the_buffers_that_an_image_computes(fabric):
+    fabric.compute_buffers()
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status == 0, output
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status == 0, output
+    assert set(changed(output).values()) == {0}
+
+
 def test_a_failed_proof_restores_the_previous_configurations(fabric):
     """The change from lossy to lossless has two stages; before the proof's reading, someone else changes leaf1."""
     fabric.apply(LOSSY, *SWITCHES)
