@@ -77,7 +77,7 @@ def read_model(text: str, name: str) -> Model:
         }
         statements = rules(reading)
         lower = lower_devices(reading["links"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise FabricError(
             place, f"not in the form that tc and ip print ({error!r})", "read it with the script READING"
         ) from None

@@ -55,7 +55,7 @@ def lower_devices(links: list[Model]) -> dict[str, tuple[str, ...]]:
     for name, link in links_by_name.items():
         if link.get("master"):
             lower[link["master"]] = (*lower.get(link["master"], ()), name)
-        base = link.get("link")
+        base = link.get("link", "")
         if base in links_by_name and links_by_name[base].get("link") != name:  # not the other end of a veth
             lower[name] = (*lower.get(name, ()), base)
     return lower
