@@ -357,6 +357,13 @@ EXAMPLES = {
             },
             "acl A rule 10 action set dscp 0",
         ),
+        "DSCP by access list of a VLAN": (
+            {
+                "acl": {"A": {"type": "ipv4", "rule": {"10": {"action": {"set": {"dscp": 0}}}}}},
+                "interface": {"vlan10": {"type": "svi", "acl": {"A": {"inbound": {}}}}},
+            },
+            "acl A rule 10 action set dscp 0",
+        ),
         "class by access list": (
             {
                 "acl": {"A": {"type": "ipv4", "rule": {"10": {"action": {"set": {"class": 1}}}}}},
