@@ -65,7 +65,7 @@ class JunosReader:
         self.inactive = inactive
         self.cos: dict[str, list[Line]] = {}
         self.interfaces: dict[str, list[Line]] = {}
-        self.hash = [line[2:] for line in self.lines if line[:2] == HASH]
+        self.hash = [line[3:] if line[2:3] == ("family",) else line[2:] for line in self.lines if line[:2] == HASH]
         for line in self.lines:
             if line[0] == "class-of-service" and len(line) > 2:
                 self.cos.setdefault(line[1], []).append(line[2:])
@@ -150,7 +150,9 @@ class JunosReader:
         return classes
 
     def ecmp(self) -> tuple[str, ...] | None:
-        if not self.hash or ("hash-mode", "layer2-header") in self.hash:
+        """Return the hashed fields: all that no line excludes. None where it is not understood or differs by family."""
+        is_other_key = any(line[:2] == ("forwarding-options", "hash-key") for line in self.lines)
+        if is_other_key or ("hash-mode", "layer2-header") in self.hash:
             return None
         fields_by_family = [
             tuple(sorted(field for field, word in words.items() if (family, word) not in self.hash))

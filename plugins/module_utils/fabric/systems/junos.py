@@ -37,6 +37,10 @@ others that would be of the other kind to another queue, where its scheduler fol
 MTU: ``interfaces X mtu`` counts the Ethernet header, not the FCS: IP MTU + 14 (untagged; read as + 18 where the port
 has vlan-tagging, + 22 with flexible-vlan-tagging), 9216 at most. A smaller ``family inet mtu`` is read as it stands.
 
+Hash: without a line it has all five fields (statement pages hash-mode, inet and inet6 of enhanced-hash-key). Those of
+``hash-key``, and of layer2-header, are not understood. A port's MTU without a line is unknown, because Juniper gives no
+default for QFX.
+
 From memory, without a source: the words ``recovery`` and ``watchdog-action``, and the aliases of code points. Not
 tested on a switch: classes of this project on a queue that a default class (fcoe 3, no-loss 4) also has.
 """

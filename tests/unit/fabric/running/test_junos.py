@@ -21,7 +21,7 @@ def test_a_manual_configuration_is_read():
     seen = junos.parse(BY_HAND, "leaf1")
     assert list(seen.ports) == ["et-0/0/0", "et-0/0/2:0"]
     assert seen.queue_buffer_bytes == 20_000_000
-    assert seen.ecmp_fields is None
+    assert seen.ecmp_fields == ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")
     port = seen.ports["et-0/0/0"]
     assert {
         dscp: traffic_class for dscp, traffic_class in enumerate(port.dscp_to_class) if traffic_class is not None

@@ -110,7 +110,7 @@ def test_every_missing_line_is_detected():
             seen = junos.parse("\n".join(lines[:position] + lines[position + 1 :]), "leaf1")
         except FabricError:
             continue
-        assert (seen == held(wanted)) == line.endswith("priority low"), line  # low is the default
+        assert (seen == held(wanted)) == line.endswith(("priority low", "layer2-payload")), line  # the defaults
 
 
 def test_every_changed_number_is_detected():
