@@ -235,8 +235,9 @@ def _unwanted(reader: JunosReader, wanted: Switch, wanted_lines_set: set[Line]) 
 
 
 def _is_of_switch(line: Line) -> bool:
-    """Return true for a setting of the whole switch that the policy replaces: the macro, or the hash."""
-    return line[:3] == MACRO[:3] or (line[:2] == HASH and line != HASH_MODE)
+    """Return true for a setting of the whole switch that the policy replaces: the macro, or the fields of the hash."""
+    is_of_fields = line[:2] == HASH and line[2:3] in (("hash-mode",), ("family",), ("inet",), ("inet6",))
+    return line[:3] == MACRO[:3] or (is_of_fields and line != HASH_MODE)
 
 
 def _is_contrary(line: Line, wanted: Switch, wanted_lines_set: set[Line]) -> bool:
