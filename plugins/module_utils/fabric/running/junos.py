@@ -185,6 +185,7 @@ class JunosReader:
             overrides=overrides(self.lines, self.attached),
             speeds_gbit_s=speeds_gbit_s(self.lines),
             lags=lags(self.lines),
+            lag_ip_mtu_bytes={lag: self.mtu(lag) or MTU_BYTES for lag in lags(self.lines)},
             buffers=buffers(self.lines, self.name),
         )
 

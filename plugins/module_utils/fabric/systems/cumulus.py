@@ -27,7 +27,8 @@ lossless pool has half of the memory, as in the guide's example and in ``qos roc
 Watchdog: a storm is detected after ``robustness`` polling intervals and is over after one interval without a pause; its
 packets are dropped. MTU: ``link mtu`` is the IP packet's; no header is added to it (ifupdown2's mtu, as on Linux).
 
-From memory, without a source: a profile on a port replaces all of ``default-global`` there, and null removes a key.
+From memory, without a source: a profile on a port replaces all of ``default-global`` there, null removes a key, a bond
+without an MTU has 9216, and a priority that pauses is in the lossless pool where no pool names it.
 """
 
 from __future__ import annotations
