@@ -119,7 +119,8 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     guests = read_guests(params.get("guests"))
     hosts, guest_ports = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
     rails = Rails(fabric, {end: carrier.port for end, carrier in guest_ports.carriers.items()})
-    undoing = _undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {})
+    running = params["running"] if with_changes and params["thresholds"] else {}
+    undoing = _undoing(specs, switches, planned, refused, running)
     undoing.update(_ports_of_nics(specs, params["nics"]))
     for end, switch, rail_leaves in rails.strays():
         undoing.setdefault(end, []).append(fault(RAIL, fold(rail_leaves), switch, STRAY))
@@ -127,8 +128,6 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
         undoing.setdefault(End(leaf, ""), []).append(_undecided(hosts_by_nic))
     for name, error in unread.items():
         undoing[End(name, "")] = [fault(READABLE, "all of it", error.cause, UNKNOWN)]
-    for name in (name for name in switches if name in refused):
-        undoing.setdefault(End(name, ""), []).insert(0, fault(PLANNABLE, "a plan", refused[name].cause, UNKNOWN))
     seen = ReadBack(
         hosts,
         _share_equal_ports(switches),
@@ -173,11 +172,12 @@ def _undoing(
     specs: list[SwitchSpec],
     switches: Mapping[str, Switch],
     planned: Mapping[str, Switch],
+    refused: Mapping[str, FabricError],
     running: Mapping[str, Any],
 ) -> dict[End, list[Claim]]:
     """Return what can undo the policy, by switch and port; of the whole switch by switch and "".
 
-    ``planned``: the switches for which the policy can be planned.
+    ``planned``: the switches for which the policy can be planned; ``refused``: why it cannot for the others.
     ``running``: the texts to compare with the plan in settings that the terms of ``qos`` do not distinguish, unless one
     is the plan itself, which lacks what the image has.
     """
@@ -186,6 +186,9 @@ def _undoing(
         seen = switches.get(spec.name)
         if seen is None:
             continue
+        if spec.name in refused:
+            finding = fault(PLANNABLE, "a plan", refused[spec.name].cause, UNKNOWN)
+            faults[End(spec.name, "")] = [finding]
         for ports, *texts in problems(seen, spec.speeds_gbit_s, planned.get(spec.name)):
             for port in ports or ("",):
                 faults.setdefault(End(spec.name, port), []).append(fault(*texts))

@@ -64,14 +64,12 @@ class JunosReader:
         self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
         self.cos: dict[str, list[Line]] = {}
         self.interfaces: dict[str, list[Line]] = {}
-        self.hash: list[Line] = []
+        self.hash = [line[2:] for line in self.lines if line[:2] == HASH]
         for line in self.lines:
             if line[0] == "class-of-service" and len(line) > 2:
                 self.cos.setdefault(line[1], []).append(line[2:])
             elif line[0] == "interfaces" and len(line) > 2:
                 self.interfaces.setdefault(line[1], []).append(line[2:])
-            elif line[:2] == HASH:
-                self.hash.append(line[2:])
         self.attached: dict[str, set[str | None]] = {}  # port -> its profiles, and the schedulers of its map
         self.buffer = queue_buffer_bytes or self.read_buffer()
         self.aliases = dict(ALIASES)

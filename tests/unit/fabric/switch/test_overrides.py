@@ -717,6 +717,7 @@ HARMLESS = {
         "set firewall family inet filter F term T then accept\nset interfaces PORT unit 0 family inet filter input F",
         "set class-of-service host-outbound-traffic forwarding-class best-effort",
         "set interfaces et-0/0/9 disable",
+        "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 9192",
         "set groups re0 interfaces em0 unit 0 family inet mtu 1500\nset apply-groups re0",
         "set interfaces interface-range R member PORT\nset interfaces interface-range R description mtu",
         "set interfaces irb unit 10 family inet address 10.0.0.1/24\nset interfaces irb disable",
@@ -724,7 +725,6 @@ HARMLESS = {
         # Statements that act are in the second part only, with the groups and ranges that they are from.
         "set groups G interfaces <*> mtu 1500\nset apply-groups G\nset interfaces interface-range R mtu 1500\n"
         "EXPANDED: set interfaces et-0/0/9 mtu 1500",
-        "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 9192",
     ],
     "sonic": [
         {"PORT": {"PORT": {"pfc_asym": "off", "fec": "rs", "description": "shutdown"}}},
@@ -930,19 +930,19 @@ def with_action(reading, kind):
     filters[0]["options"]["actions"] = [{"order": 1, "kind": kind}]
 
 
+def with_bond(reading, mtu):
+    """Make the first port the member of a bond."""
+    reading["links"][0].update(flags=["UP", "SLAVE"], master="bond0")
+    reading["links"].append({"ifname": "bond0", "mtu": mtu, "flags": ["UP", "MASTER"]})
+    reading["filters"]["bond0"] = []
+
+
 LIMIT = {"limit": {"rate": 10, "per": "second"}}
 
 
 def extension(kind, name):
     """Return an extension of iptables as nft shows it."""
     return {"xt": {"type": kind, "name": name}}
-
-
-def with_bond(reading, mtu):
-    """Make the first port the member of a bond."""
-    reading["links"][0].update(flags=["UP", "SLAVE"], master="bond0")
-    reading["links"].append({"ifname": "bond0", "mtu": mtu, "flags": ["UP", "MASTER"]})
-    reading["filters"]["bond0"] = []
 
 
 def with_rule(reading, *expressions, hook="postrouting"):
