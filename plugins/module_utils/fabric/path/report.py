@@ -128,8 +128,6 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
         undoing.setdefault(End(leaf, ""), []).append(_undecided(hosts_by_nic))
     for name, error in unread.items():
         undoing[End(name, "")] = [fault(READABLE, "all of it", error.cause, UNKNOWN)]
-    for name in (name for name in switches if name in refused):
-        undoing.setdefault(End(name, ""), []).insert(0, fault(PLANNABLE, "a plan", refused[name].cause, UNKNOWN))
     seen = ReadBack(
         hosts,
         _share_equal_ports(switches),
@@ -174,11 +172,12 @@ def _undoing(
     specs: list[SwitchSpec],
     switches: Mapping[str, Switch],
     planned: Mapping[str, Switch],
+    refused: Mapping[str, FabricError],
     running: Mapping[str, Any],
 ) -> dict[End, list[Claim]]:
     """Return what can undo the policy, by switch and port; of the whole switch by switch and "".
 
-    ``planned``: the switches for which the policy can be planned.
+    ``planned``: the switches for which the policy can be planned; ``refused``: why it cannot for the others.
     ``running``: the texts to compare with the plan in settings that the terms of ``qos`` do not distinguish, unless one
     is the plan itself, which lacks what the image has.
     """
@@ -187,6 +186,9 @@ def _undoing(
         seen = switches.get(spec.name)
         if seen is None:
             continue
+        if spec.name in refused:
+            finding = fault(PLANNABLE, "a plan", refused[spec.name].cause, UNKNOWN)
+            faults[End(spec.name, "")] = [finding]
         for ports, *texts in problems(seen, spec.speeds_gbit_s, planned.get(spec.name)):
             for port in ports or ("",):
                 faults.setdefault(End(spec.name, port), []).append(fault(*texts))
