@@ -24,9 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
     CABLE_M,
     CLASS,
-    HASH,
     MACRO,
-    NOT_HASHED,
     Line,
     Profile,
     effective,
@@ -35,6 +33,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
     buffers,
+    hashed_fields,
     lags,
     overrides,
     speeds_gbit_s,
@@ -67,7 +66,6 @@ class JunosReader:
         self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
         self.cos: dict[str, list[Line]] = {}
         self.interfaces: dict[str, list[Line]] = {}
-        self.hash = [line[3:] if line[2:3] == ("family",) else line[2:] for line in self.lines if line[:2] == HASH]
         for line in self.lines:
             if line[0] == "class-of-service" and len(line) > 2:
                 self.cos.setdefault(line[1], []).append(line[2:])
@@ -152,17 +150,6 @@ class JunosReader:
                 traits["priority"] = int(match[2])
         return classes
 
-    def ecmp(self) -> tuple[str, ...] | None:
-        """Return the hashed fields: all that no line excludes. None where it is not understood or differs by family."""
-        is_other_key = any(line[:2] == ("forwarding-options", "hash-key") for line in self.lines)
-        if is_other_key or ("hash-mode", "layer2-header") in self.hash:
-            return None
-        fields_by_family = [
-            tuple(sorted(field for field, word in words.items() if (family, word) not in self.hash))
-            for family, words in NOT_HASHED.items()
-        ]
-        return fields_by_family[0] if fields_by_family[0] == fields_by_family[1] else None
-
     def switch(self) -> Switch:
         by_name: dict[str, list[Line]] = {}
         for line in self.cos.get("interfaces", []):
@@ -183,7 +170,7 @@ class JunosReader:
             self.name,
             SYSTEM,
             port_qos,
-            self.ecmp(),
+            hashed_fields(self.lines),
             self.buffer,
             overrides=(*overrides(self.lines, self.attached), *self.no_headroom()),
             speeds_gbit_s=speeds_gbit_s(self.lines),

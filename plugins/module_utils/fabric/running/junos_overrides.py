@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read what a Junos configuration has beside the terms of a port: overrides, speeds, port channels, the buffer's parts.
+"""Read what a Junos configuration has beside the terms of a port: hash, overrides, speeds, port channels, buffers.
 
 Source of the parts: Juniper's statement pages buffer-partition (ingress: 9% lossless, 45% headroom by default; egress:
 50% lossless).
@@ -14,7 +14,12 @@ from fnmatch import fnmatchcase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, BufferShares, Override
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import COS, Line
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
+    COS,
+    HASH,
+    NOT_HASHED,
+    Line,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import JUNOS, QUEUE
 
 _SECTIONS = (*COS, "interfaces", "firewall", "security")  # with statements that can change what packets get
@@ -46,6 +51,18 @@ _CHASSIS_SPEED = re.compile(
 _RANGE = ("interfaces", "interface-range")
 _NAME = re.compile(r"(?!interface-range)[\w/:-]+")  # of one interface, such as the management port
 _ROUTED = "irb"  # the interfaces between VLANs
+
+
+def hashed_fields(lines: Sequence[Line]) -> tuple[str, ...] | None:
+    """Return what ECMP hashes: all that no line excludes. None where it is not understood or differs by family."""
+    hash_lines = [line[3:] if line[2:3] == ("family",) else line[2:] for line in lines if line[:2] == HASH]
+    if ("hash-mode", "layer2-header") in hash_lines or any(line[:2] == (HASH[0], "hash-key") for line in lines):
+        return None
+    fields_by_family = [
+        tuple(sorted(field for field, word in words.items() if (family, word) not in hash_lines))
+        for family, words in NOT_HASHED.items()
+    ]
+    return fields_by_family[0] if fields_by_family[0] == fields_by_family[1] else None
 
 
 def speeds_gbit_s(lines: Sequence[Line]) -> dict[str, int]:

@@ -151,7 +151,7 @@ def _moves(reader: JunosReader, want: list[Line]) -> list[Line]:
         if name not in misplaced:
             kinds.setdefault(str(traits["queue"]), traits["lossless"])
     free = [queue for queue in ("1", "2", "5", "6") if queue not in kinds]
-    lines = []
+    lines: list[Line] = []
     for name, traits in misplaced.items():
         alike = [queue for queue, lossless in {**DEFAULT_KINDS, **kinds}.items() if lossless == traits["lossless"]]
         if not free + alike:
