@@ -197,6 +197,15 @@ def block(page: str, first: str) -> str:
     return str(content)
 
 
+def site_of(folder: Path, page: str) -> AbsentSite:
+    """Return a site with the inventory of a how-to page."""
+    site = AbsentSite(folder, "small")
+    for file in site.inventory.rglob("*.yml"):
+        file.unlink()
+    (site.inventory / "hosts.yml").write_text(block(page, "# ~/SITE/hosts.yml"), encoding="utf-8")
+    return site
+
+
 @LONG
 @pytest.mark.parametrize(
     ("page", "playbooks"),
@@ -207,14 +216,24 @@ def block(page: str, first: str) -> str:
     ],
 )
 def test_the_inventory_of_a_page_works_as_it_stands_there(tmp_path, page, playbooks):
-    site = AbsentSite(tmp_path, "small")
-    for file in site.inventory.rglob("*.yml"):
-        file.unlink()
-    (site.inventory / "hosts.yml").write_text(block(page, "# ~/SITE/hosts.yml"), encoding="utf-8")
+    site = site_of(tmp_path, page)
     for playbook in playbooks.split():
         assert playbook in told(ROOT / f"docs/how-to/{page}.md")
         status, output = site.check(playbook, arguments=("-e", "vault_switch_password=none"))
         assert status == 0, output
+
+
+@LONG
+def test_the_play_for_hosts_accepts_the_settings_of_nccl_that_its_page_adds(tmp_path):
+    site, play = site_of(tmp_path, "roce-hosts"), tmp_path / "roce_hosts.yml"
+    play.write_text(block("roce-hosts", "# roce_hosts.yml"), encoding="utf-8")
+    text = (ROOT / "docs/how-to/roce-hosts.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^ {4}(roce_host_nccl: .*)$", text, re.MULTILINE)
+    nccl = yaml.safe_load(example)["roce_host_nccl"]
+    for settings, expected in ((nccl, 0), ({**nccl, "NCCL_IB_TC": "0"}, 2)):
+        status, output = site.check(str(play), arguments=("-e", json.dumps({"roce_host_nccl": settings})))
+        assert status == expected, output
+    assert "NCCL_IB_TC" in output
 
 
 @LONG
