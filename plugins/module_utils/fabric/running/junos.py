@@ -62,7 +62,6 @@ class JunosReader:
         self.name = name
         lines, inactive = set_lines(effective(text), name)
         self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
-        self.inactive = inactive
         self.cos: dict[str, list[Line]] = {}
         self.interfaces: dict[str, list[Line]] = {}
         self.hash = [line[2:] for line in self.lines if line[:2] == HASH]
