@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 from plain_system import PLAIN
 from planned_switches import one
 from proof_requests import LOSSY, params
+from sonic_configs import default_config
 from switches import PORTS, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom, Queue, Switch, Watchdog
@@ -86,3 +88,21 @@ def test_a_stage_names_what_a_change_of_pfc_interrupts():
         if system == "junos":
             (marking,) = rollout.planned({**request, "policy": LOSSY}, True, False)["stages"]
             assert marking["interruptions"] == {}
+
+
+def test_a_stage_of_sonic_names_the_loss_while_pauses_are_off():
+    """Only where a class that pauses gets its headroom under another key, and then pauses again."""
+    config = default_config()
+    whole, rest = {}, {}
+    for key, entry in config["BUFFER_PG"].items():
+        (whole if key.endswith("|3-4") else rest)[key] = entry
+    parts = {key.replace("3-4", one): entry for key, entry in whole.items() for one in "34"}
+    separate = {**config, "BUFFER_PG": {**rest, **parts}}
+    for running, interrupted in ((config, ["leaf1"]), (separate, []), ({**config, "PORT_QOS_MAP": {}}, [])):
+        ports = {port: {"speed_gbit_s": 400, "cable_m": 5} for port in config["PORT"]}
+        request = params("sonic", running={"leaf1": json.dumps(running)})
+        request["switches"] = {"leaf1": {"system": "sonic", "asic": "as_imaged", "ports": ports}}
+        request.update(dict.fromkeys(("nics", "nics_wanted", "backup_path")))
+        stages = rollout.planned(request, True, False)["stages"]
+        named = {name for stage in stages for names in stage["interruptions"].values() for name in names}
+        assert named == set(interrupted)
