@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from messages import Mentions
 from plain_system import PLAIN
 from planned_switches import one
 from proof_requests import LOSSY, params
@@ -106,3 +107,19 @@ def test_a_stage_of_sonic_names_the_loss_while_pauses_are_off():
         stages = rollout.planned(request, True, False)["stages"]
         named = {name for stage in stages for names in stage["interruptions"].values() for name in names}
         assert named == set(interrupted)
+
+
+def test_the_plan_names_nics_that_no_port_has_as_its_peer():
+    """Such as where the inventory has a port twice, of which YAML keeps the last one."""
+    request = {**params("sonic"), **dict.fromkeys(("nics", "nics_wanted", "backup_path"))}
+    peers = [port["peer"] for settings in request["switches"].values() for port in settings["ports"].values()]
+    nics: dict[str, dict[str, dict[str, int]]] = {}
+    for peer in (peer for peer in peers if "host" in peer):
+        nics.setdefault(peer["host"], {})[peer["port"]] = {}
+    hosts = {**nics, "leaf1": None, "gpu8": {"mlx5_9": {}}, "gpu9": {"mlx5_9": {}}}
+    linked = rollout.planned({**request, "hosts": {**nics, "leaf1": None}}, True, False)
+    unlinked = rollout.planned({**request, "hosts": hosts}, True, False)
+    assert nics
+    (warning,) = [line for line in unlinked["table"] if line not in linked["table"]]
+    assert warning == Mentions("warning", "mlx5_9", "gpu[8-9]")
+    assert {**unlinked, "table": 0} == {**linked, "table": 0}
