@@ -40,6 +40,7 @@ ALL_PORTS = "default-global"
 HALF_PERCENT = 50
 SIZES = ("port-buffer", "xoff-threshold", "xon-threshold")  # of a port's headroom
 DEFAULT_CABLE_M = 10
+DEFAULT_MTU_BYTES = 9216  # ifupdown2's (user guide, "Switch Port Attributes")
 SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
 # This section is read and removed, because the port where a packet enters decides whether its DSCP is rewritten where
 # it leaves (NVUE reference, "nv set qos remark").
@@ -256,8 +257,8 @@ class NvueReader:
                     overrides.setdefault(override, []).append(port)
                 for members, _settings in items(self.below(settings, "bond").get("member"), f"{self.place}: bond"):
                     lags[port] = (*lags.get(port, ()), *names_of(members, f"{self.place}: bond"))
-                if "bond" in settings and (mtu := self.mtu(settings, f"interface {key}")) is not None:
-                    lag_ip_mtu_bytes[port] = mtu
+                if "bond" in settings and "mtu" in self.below(settings, "link"):
+                    lag_ip_mtu_bytes[port] = self.mtu(settings, f"interface {key}")
                 if port in interfaces:
                     merge(interfaces[port], settings, f"{self.place}: interface {port}")
                 elif PORT.fullmatch(port) or "qos" in settings:
@@ -297,10 +298,9 @@ class NvueReader:
                     unread.append((statement, effect))
         return unread
 
-    def ecmp(self) -> tuple[str, ...] | None:
+    def ecmp(self) -> tuple[str, ...]:
+        """Return the fields that the hash has: each is on where it is not set. Source: ``systems.cumulus``."""
         hash_settings = self.below(self.tree, "system", "forwarding", "ecmp-hash")
-        if not any(key in hash_settings for key in ECMP.values()):
-            return None
         path = "system forwarding ecmp-hash"
         return tuple(
             sorted(field for field, key in ECMP.items() if self.is_on(hash_settings.get(key, "on"), f"{path} {key}"))
@@ -330,10 +330,9 @@ class NvueReader:
             self.ports[key] = self.port_qos(names, on, mtu)
         return self.ports[key]
 
-    def mtu(self, settings: Tree, path: str) -> int | None:
-        """Return an interface's MTU; None where none is set, so that it has the default of 9216 bytes."""
+    def mtu(self, settings: Tree, path: str) -> int:
         link = self.below(settings, "link", place=path)
-        return self.number(link, "mtu", f"{path} link", 1, 65535) if "mtu" in link else None
+        return self.number(link, "mtu", f"{path} link", 1, 65535, default=DEFAULT_MTU_BYTES)
 
     def profile(self, section: str, profile: str, reader: Callable[[Tree, str, str], Held]) -> Held:
         key = (section, profile)
@@ -344,7 +343,7 @@ class NvueReader:
         result: Held = self.profiles[key]
         return result
 
-    def port_qos(self, names: Mapping[str, str], watched: bool, mtu: int | None) -> PortQos:
+    def port_qos(self, names: Mapping[str, str], watched: bool, mtu: int) -> PortQos:
         """Return the QoS of a port whose sections have the profiles ``names``."""
         dscps = self.profile("mapping", names["mapping"], self.mapping)
         shares, set_shares = self.profile("egress-scheduler", names["egress-scheduler"], self.scheduler)
