@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Apply SONiC's patches with jsonpatch, and check the references after each operation."""
+"""Apply SONiC's patches with jsonpatch, and check references and headroom after each operation."""
 
 from __future__ import annotations
 
@@ -41,11 +41,36 @@ def patches(config: dict, wanted: Switch) -> list[list[dict[str, Any]]]:
     return [json.loads(each) for each in text.split("\n\n")] if text else []
 
 
-def check_steps(config: dict, operations: list[dict[str, Any]]) -> dict:
-    """Apply one operation after the other, and check that no entry ever refers to a missing one."""
+def pausing(config: dict) -> set[tuple[str, str]]:
+    """Return port and priority of all PFC."""
+    maps = {key: entry.get("pfc_enable", "") for key, entry in config.get("PORT_QOS_MAP", {}).items()}
+    return {(port, one) for key, pfc in maps.items() for port in key.split(",") for one in pfc.split(",")}
+
+
+def with_headroom(config: dict) -> set[tuple[str, str]]:
+    """Return port and number of the groups that have headroom."""
+    groups = set()
+    for key, entry in config.get("BUFFER_PG", {}).items():
+        profiles = [config.get("BUFFER_PROFILE", {}).get(name, {}) for name in references(entry)]
+        if entry["profile"] == "NULL" or any("xoff" in profile for profile in profiles):
+            ports, numbers = key.split("|")
+            first, last = numbers[0], numbers[-1]
+            groups |= {(port, str(one)) for port in ports.split(",") for one in range(int(first), int(last) + 1)}
+    return groups
+
+
+def check_steps(config: dict, steps: list[list[dict[str, Any]]]) -> dict:
+    """Apply one operation after the other, and check that no entry ever refers to a missing one.
+
+    No patch removes headroom of a priority that pauses when the patch begins: the switch orders its operations itself.
+    """
     config = copy.deepcopy(config)
-    for operation in operations:
+    pausing_before: set[tuple[str, str]] = set()
+    for starts, operation in [(at == 0, operation) for step in steps for at, operation in enumerate(step)]:
+        if starts:
+            pausing_before = pausing(config) & with_headroom(config)
         config = jsonpatch.apply_patch(config, [copy.deepcopy(operation)], in_place=True)
+        assert pausing_before <= with_headroom(config), operation
         names = {"NULL"}.union(*(config.get(table, {}) for table in TABLES))
         for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_QUEUE", "BUFFER_PROFILE"):
             for entry in config.get(table, {}).values():
@@ -60,7 +85,7 @@ def apply(config: dict, wanted: Switch) -> dict:
     operations = patch(config, wanted)
     after = jsonpatch.apply_patch(config, json.loads(json.dumps(operations)))
     assert config == before
-    assert check_steps(config, operations) == after
+    assert check_steps(config, patches(config, wanted)) == after
     read = sonic.parse(json.dumps(after), wanted.name)
     assert {port: read.ports[port] for port in wanted.ports} == wanted.ports
     assert read.ecmp_fields == wanted.ecmp_fields

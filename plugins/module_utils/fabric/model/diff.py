@@ -20,6 +20,8 @@ TABLES = {  # field of PortQos -> (what it is indexed by, what it holds)
     "priority_to_queue": ("paused priority", "queue"),
 }
 BY_NUMBER = {"queues": "queue", "headroom": "headroom of priority"}
+BY_CLASS = (*(field for field in TABLES if field != "dscp_to_class"), *BY_NUMBER)  # no policy leaves a DSCP unused
+UNUSED = "settings of classes that the policy does not use"
 TITLES = {
     "pfc": "priorities with PFC",
     "watchdog": "PFC watchdog",
@@ -33,6 +35,8 @@ def field_title(field: str) -> str:
     if field in TABLES:
         index, content = TABLES[field]
         return f"{content} of {index}"
+    if field in BY_NUMBER:
+        return BY_NUMBER[field]
     return TITLES.get(field, field.replace("_", " "))
 
 
@@ -111,35 +115,53 @@ def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list
 
 
 def port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield how a port differs from the wanted one: the setting, its wanted and its seen value in words."""
+    """Yield how a port differs from the wanted one: the setting, its wanted and its seen value in words.
+
+    What is set for classes that the policy does not use is one difference, except for strict queues: they can take the
+    bandwidth of all others.
+    """
+    unused = {field: _unused(field, wanted, seen) for field in BY_CLASS if field not in not_held}
+    unused = {field: numbers for field, numbers in unused.items() if numbers}
     for port_field in fields(PortQos):
         wanted_value, seen_value = getattr(wanted, port_field.name), getattr(seen, port_field.name)
         if port_field.name in not_held or wanted_value == seen_value:
             continue
-        if port_field.name in TABLES:
-            yield from _table(*TABLES[port_field.name], wanted_value, seen_value)
-        elif port_field.name in BY_NUMBER:
-            # A strict queue changes the shares of all others, so queues that differ in this come first, as the cause.
-            pairs = sorted(enumerate(zip(wanted_value, seen_value)), key=lambda pair: _same_strictness(*pair[1]))
-            for number, (wanted_entry, seen_entry) in pairs:
-                if wanted_entry != seen_entry:
-                    yield f"{BY_NUMBER[port_field.name]} {number}", _text(wanted_entry), _text(seen_entry)
+        if port_field.name in TABLES or port_field.name in BY_NUMBER:
+            yield from _table(port_field.name, wanted_value, seen_value, unused.get(port_field.name, ()))
         elif port_field.name != "cable_m" or wanted_value is not None:  # most systems are not given a cable length
             yield field_title(port_field.name), _text(wanted_value), _text(seen_value)
+    if unused:
+        names = [f"{field_title(field)} {format_ranges(numbers)}" for field, numbers in unused.items()]
+        yield UNUSED, "none", "; ".join(names)
+
+
+def _unused(field: str, wanted: PortQos, seen: PortQos) -> list[int]:
+    """Return the numbers of entries that are set for a class, queue or priority that the policy does not use."""
+    not_wanted = wanted.priority_to_queue if field == "headroom" else getattr(wanted, field)
+    return [
+        number
+        for number, entry in enumerate(getattr(seen, field))
+        if entry is not None and not_wanted[number] is None and not getattr(entry, "strict", False)
+    ]
 
 
 def _same_strictness(wanted: Any, seen: Any) -> bool:
     return getattr(wanted, "strict", False) == getattr(seen, "strict", False)
 
 
-def _table(index: str, content: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:
-    """Return the differing entries of a table, those that differ in the same way as one: "DSCP 0-25,27-63"."""
+def _table(field: str, wanted: Any, seen: Any, unused: Collection[int]) -> Iterator[tuple[str, str, str]]:
+    """Yield the differing entries of a table, those that differ in the same way as one: "DSCP 0-25,27-63".
+
+    A strict queue changes the shares of all others, so queues that differ in this come first, as the cause.
+    """
     numbers_by_change: dict[tuple[Any, Any], list[int]] = {}
     for number, pair in enumerate(zip(wanted, seen)):
-        if pair[0] != pair[1]:
+        if pair[0] != pair[1] and number not in unused:
             numbers_by_change.setdefault(pair, []).append(number)
-    for (wanted_entry, seen_entry), numbers in numbers_by_change.items():
-        yield f"{content} of {index} {format_ranges(numbers)}", _text(wanted_entry), _text(seen_entry)
+    for (wanted_entry, seen_entry), numbers in sorted(
+        numbers_by_change.items(), key=lambda change: _same_strictness(*change[0])
+    ):
+        yield f"{field_title(field)} {format_ranges(numbers)}", _text(wanted_entry), _text(seen_entry)
 
 
 def _text(value: Any) -> str:
@@ -150,7 +172,8 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, Queue):
-        share = "strict" if value.strict else f"{_text(value.bandwidth_percent)}%"
+        share = "no share" if value.bandwidth_percent is None else f"{value.bandwidth_percent}%"
+        share = "strict" if value.strict else share
         if value.unknown_ecn:
             return f"{share}, ECN at unknown bytes ({value.unknown_ecn})"
         return f"{share}, {_text(value.ecn)}" if value.ecn else f"{share}, no ECN"

@@ -77,5 +77,6 @@ class SwitchSystem:
     configuration: Callable[[str], str] = _whole
     # Whether the switch itself saves every change, so that there is no save.yml.
     saves_with_change: bool = False
-    # What a change interrupts, and for how long, by a pattern of its text; only what the vendor's documents say.
+    # What a change interrupts, and for how long, by a pattern of its text: what the vendor's documents say, or what
+    # follows from its own steps.
     interruptions: Mapping[str, str] = field(default_factory=dict)

@@ -33,7 +33,7 @@ ECT0, ECT1 = 2, 1  # RFC 3168
 # (iboe_get_mtu in include/rdma/ib_addr.h: GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4).
 ROCE_HEADER_BYTES = 40 + 8 + 12 + 4 + 28 + 4
 PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)  # InfiniBand Architecture Specification, volume 1, PathMTU
-MOST_IP_MTU_BYTES = 9216
+IP_MTU = values.within(PATH_MTUS_BYTES[0] + ROCE_HEADER_BYTES, 9216)
 # Queue lengths at which marking can make sense. Less than a kilobyte must be a number in kilobytes; more than the
 # largest buffer (Jericho 2's 6.4 GB) must be a number in bits.
 ECN_BYTES = values.within(1_000, 7 * 10**9)
@@ -161,9 +161,9 @@ def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     left_percent = 100 - sum(rdma_class.bandwidth_percent for rdma_class in classes)
     default = _default(record.part("default"), left_percent)
     path_mtu = record.value("path_mtu_bytes", values.among(*PATH_MTUS_BYTES), 4096)
-    minimum_mtu = path_mtu + ROCE_HEADER_BYTES
-    mtu = record.value("mtu_bytes", values.within(minimum_mtu, MOST_IP_MTU_BYTES), max(9000, minimum_mtu))
-    switch_mtu = record.value("switch_mtu_bytes", values.within(mtu, MOST_IP_MTU_BYTES), max(9100, mtu))
+    mtu = record.value("mtu_bytes", IP_MTU, max(9000, path_mtu + ROCE_HEADER_BYTES))
+    switch_mtu = record.value("switch_mtu_bytes", IP_MTU, max(9100, mtu))
+    _check_mtus(record, path_mtu, mtu, switch_mtu)
     fields = record.data.get("ecmp_fields", list(ECMP_FIELDS))
     if not isinstance(fields, list) or any(field not in ECMP_FIELDS for field in fields) or "source_port" not in fields:
         raise record.refuse(
@@ -174,6 +174,22 @@ def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(set(fields))))
     _check_distinct(policy)
     return policy
+
+
+def _check_mtus(record: Settings, path_mtu: int, mtu: int, switch_mtu: int) -> None:
+    """Check that what each MTU must carry fits into it."""
+    packet = path_mtu + ROCE_HEADER_BYTES
+    if mtu < packet:
+        fitting = max(size for size in PATH_MTUS_BYTES if size + ROCE_HEADER_BYTES <= mtu)
+        raise record.refuse(
+            f"mtu_bytes {mtu} is less than a packet of path_mtu_bytes {path_mtu} and its headers, {packet} bytes",
+            f"set path_mtu_bytes to {fitting}, or mtu_bytes to {packet} or more",
+        )
+    if switch_mtu < mtu:
+        raise record.refuse(
+            f"switch_mtu_bytes {switch_mtu} is less than mtu_bytes {mtu}",
+            f"set it to {mtu} or more, or lower mtu_bytes",
+        )
 
 
 def _rdma_class(name: Any, settings: Any) -> RdmaClass:

@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Fabric, buffer_cycle
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
@@ -93,6 +93,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     }
     unchanged = {name: switch for name, switch in wanted.items() if name not in whole_changes}
     result["table"] += [*_remaining_problems(readings.seen, unchanged), *idle_link_remarks(wanted)]
+    result["table"] += _unlinked_nics(readings.specs, params["hosts"] or {})
     if not check_mode:
         _back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)
     if diff_mode:
@@ -226,6 +227,22 @@ def _remaining_problems(seen: Mapping[str, Switch], wanted: Mapping[str, Switch]
         for _ports, claim, goal, value, _consequence in problems(seen[name], switch.speeds_gbit_s, switch):
             names.setdefault(f"{claim}: wanted {goal}, seen {value}", set()).add(name)
     return [f"not held, and not changed: {text}: {fold(sorted(switches))}" for text, switches in names.items()]
+
+
+def _unlinked_nics(specs: list[SwitchSpec], hosts: Mapping[str, Any]) -> list[str]:
+    """Return a line for each NIC of roce_host_nics, with its hosts, that is the peer of no switch's port."""
+    linked = {far for _near, far in links_of(specs)}
+    hosts_by_nic: dict[str, list[str]] = {}
+    for host, nics in hosts.items():
+        names = Settings(FabricError, f"host {host}: roce_host_nics", {} if nics is None else nics).data
+        for nic in names:
+            if End(host, nic) not in linked:
+                hosts_by_nic.setdefault(nic, []).append(host)
+    return [
+        f"warning: no port of roce_switch_ports has NIC {nic} as its peer, so nothing is planned for its link (a guest "
+        f"needs none): {fold(names)}"
+        for nic, names in hosts_by_nic.items()
+    ]
 
 
 def _boot_configurations(wanted: Mapping[str, Switch]) -> dict[str, str]:

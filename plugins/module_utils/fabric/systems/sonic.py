@@ -96,8 +96,8 @@ def remediation(running: str, wanted: Switch) -> str:
     """Return the JSON patches (RFC 6902) for `config apply-patch` that change ``running`` to ``wanted``.
 
     ``parse`` reads the result as ``wanted``; the patches are "" where it already reads ``running`` so. There is one
-    operation per line, and an empty line between two patches; the second is to be applied after the first. Raises
-    FabricError as ``sonic_patch.patches`` does.
+    operation per line, and an empty line between two patches, which are to be applied in order. Raises FabricError as
+    ``sonic_patch.patches`` does.
     """
     return _patches_text(patches(running, wanted))
 
@@ -125,4 +125,6 @@ SONIC = SwitchSystem(
     port_example="Ethernet0",
     asics=tuple(name for name in ASICS if name != "jericho2"),
     not_asics={"jericho2": "SONiC has the queues of Jericho 2 as virtual output queues, which are not rendered"},
+    # PFC that the first patch ends and a later one sets again (sonic_patch).
+    interruptions={r"(?s)pfc_enable.*\n\n.*pfc_enable": "lossless packets can be lost until its last patch is applied"},
 )

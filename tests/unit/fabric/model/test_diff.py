@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from switches import switch
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences, to_data
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import UNUSED, differences, to_data
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Ecn,
     Headroom,
@@ -69,6 +69,7 @@ DIFFERENT = [
         "queue 3: wanted 50%, ECN 150000 to 1500000 bytes at 100%, seen 50%, ECN 150000 to 1500000 bytes at 5%",
     ),
     (put("queues", 6, Queue(False, 14)), "queue 6: wanted strict, no ECN, seen 14%, no ECN"),
+    (put("queues", 0, Queue(False)), "queue 0: wanted 50%, no ECN, seen no share, no ECN"),
     (put("queues", 6, None), "queue 6: wanted strict, no ECN, seen none"),
     ({"pfc": ()}, "priorities with PFC: wanted 3, seen none"),
     ({"pfc": (3, 4)}, "priorities with PFC: wanted 3, seen 3, 4"),
@@ -95,6 +96,35 @@ def test_a_difference_names_ports_setting_wanted_and_seen_value(changes, expecte
     assert all(difference.ports == tuple(PORTS) for difference in differences_found)
     (field,) = changes
     assert differences(WANTED, seen(**changes), {field}) == []
+
+
+def test_settings_of_unused_classes_are_one_difference_beside_those_of_used_ones():
+    every = tuple(range(8))
+    room = Headroom(0, 1, 2, 3)
+    changed = {
+        "class_to_queue": every,
+        "priority_to_queue": every,
+        "queues": tuple(queue or Queue(False, 5) for queue in QOS.queues),
+        "headroom": (room, *QOS.headroom[1:4], room, *QOS.headroom[5:]),
+        "pfc": (3, 4),
+    }
+    named = {difference.what: difference for difference in differences(WANTED, seen(**changed), ())}
+    assert named.keys() == {UNUSED, "priorities with PFC", "headroom of priority 0"}
+    assert named[UNUSED].ports == tuple(PORTS)
+    assert set(named[UNUSED].seen.split("; ")) == {
+        "queue of traffic class 1-2,4-5,7",
+        "queue of paused priority 1-2,4-5,7",
+        "queue 1-2,4-5,7",
+        "headroom of priority 4",
+    }
+    hidden = differences(WANTED, seen(**changed), {"queues", "headroom"})
+    assert {difference.what for difference in hidden} == {UNUSED, "priorities with PFC"}
+    assert not any("headroom" in difference.seen for difference in hidden)
+
+
+def test_unused_strict_queues_are_named_because_they_take_the_bandwidth_of_others():
+    queues = tuple(queue or Queue(True) for queue in QOS.queues)
+    assert [difference.what for difference in differences(WANTED, seen(queues=queues), ())] == ["queue 1-2,4-5,7"]
 
 
 def test_cable_length_is_compared_only_if_it_is_wanted():
@@ -125,7 +155,7 @@ def test_a_missing_strict_queue_is_named_before_differences_in_shares():
     ("seen_queues", "order"),
     [
         ({6: Queue(False, 12), 3: QOS.queues[3]}, ["queue 6", "queue 0"]),
-        ({6: Queue(False, 12), 0: QOS.queues[0], 1: Queue(False, 5), 3: QOS.queues[3]}, ["queue 6", "queue 1"]),
+        ({6: Queue(False, 12), 0: QOS.queues[0], 1: Queue(False, 5), 3: QOS.queues[3]}, ["queue 6", UNUSED]),
         ({0: Queue(False, 1), 3: QOS.queues[3]}, ["queue 6", "queue 0"]),
         ({0: Queue(False, 1), 3: QOS.queues[3], 5: Queue(True), 6: Queue(True)}, ["queue 5", "queue 0"]),
     ],

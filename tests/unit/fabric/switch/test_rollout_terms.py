@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
+from messages import Mentions
 from plain_system import PLAIN
 from planned_switches import one
 from proof_requests import LOSSY, params
+from sonic_configs import default_config
 from switches import PORTS, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom, Queue, Switch, Watchdog
@@ -86,3 +89,37 @@ def test_a_stage_names_what_a_change_of_pfc_interrupts():
         if system == "junos":
             (marking,) = rollout.planned({**request, "policy": LOSSY}, True, False)["stages"]
             assert marking["interruptions"] == {}
+
+
+def test_a_stage_of_sonic_names_the_loss_while_pauses_are_off():
+    """Only where a class that pauses gets its headroom under another key, and then pauses again."""
+    config = default_config()
+    whole, rest = {}, {}
+    for key, entry in config["BUFFER_PG"].items():
+        (whole if key.endswith("|3-4") else rest)[key] = entry
+    parts = {key.replace("3-4", one): entry for key, entry in whole.items() for one in "34"}
+    separate = {**config, "BUFFER_PG": {**rest, **parts}}
+    for running, interrupted in ((config, ["leaf1"]), (separate, []), ({**config, "PORT_QOS_MAP": {}}, [])):
+        ports = {port: {"speed_gbit_s": 400, "cable_m": 5} for port in config["PORT"]}
+        request = params("sonic", running={"leaf1": json.dumps(running)})
+        request["switches"] = {"leaf1": {"system": "sonic", "asic": "as_imaged", "ports": ports}}
+        request.update(dict.fromkeys(("nics", "nics_wanted", "backup_path")))
+        stages = rollout.planned(request, True, False)["stages"]
+        named = {name for stage in stages for names in stage["interruptions"].values() for name in names}
+        assert named == set(interrupted)
+
+
+def test_the_plan_names_nics_that_no_port_has_as_its_peer():
+    """Such as where the inventory has a port twice, of which YAML keeps the last one."""
+    request = {**params("sonic"), **dict.fromkeys(("nics", "nics_wanted", "backup_path"))}
+    peers = [port["peer"] for settings in request["switches"].values() for port in settings["ports"].values()]
+    nics: dict[str, dict[str, dict[str, int]]] = {}
+    for peer in (peer for peer in peers if "host" in peer):
+        nics.setdefault(peer["host"], {})[peer["port"]] = {}
+    hosts = {**nics, "leaf1": None, "gpu8": {"mlx5_9": {}}, "gpu9": {"mlx5_9": {}}}
+    linked = rollout.planned({**request, "hosts": {**nics, "leaf1": None}}, True, False)
+    unlinked = rollout.planned({**request, "hosts": hosts}, True, False)
+    assert nics
+    (warning,) = [line for line in unlinked["table"] if line not in linked["table"]]
+    assert warning == Mentions("warning", "mlx5_9", "gpu[8-9]")
+    assert {**unlinked, "table": 0} == {**linked, "table": 0}

@@ -21,7 +21,6 @@ platform. On such an image, `config load` must add these entries before the patc
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -43,6 +42,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
     references,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_difference import (
+    OF_PORTS,
+    SHARED,
+    difference,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
     EGRESS_LOSSY,
     HASH_FIELDS,
@@ -58,9 +62,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     wanted_port,
 )
 
-# In the order of references: tables that others refer to come first.
-SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
-OF_PORTS = ("PORT", "CABLE_LENGTH", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
 OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
 REFERRING = {*MAPS, "scheduler", "wred_profile", "profile", "pool"}  # fields with a reference
 EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # in queue entries on NVIDIA's and some other vendors' platforms
@@ -70,7 +71,7 @@ HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for o
 def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
     """Return the patches, each a list of operations, that change ``running`` to ``wanted`` when applied in order.
 
-    There are one or two, or none where nothing differs. ``parse`` reads the result as ``wanted``.
+    There are at most three, and none where nothing differs. ``parse`` reads the result as ``wanted``.
 
     All QoS of the wanted ports' eight queues is the policy's. Patches keep other ports' entries, fields that the policy
     does not name (a port's shaper, speed, lanes), queues above 7, and entries without this project's name. Entries with
@@ -83,7 +84,7 @@ def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
     target = _Target(db, wanted)
     target.build()
     _check(db.with_tables(target.tables), wanted)
-    return difference(db.tables, target.tables, target.parts)
+    return difference(db, target.tables, target.parts)
 
 
 def _check(result: ConfigDb, wanted: Switch) -> None:
@@ -327,49 +328,3 @@ def _single_numbers(numbers: range) -> list[str]:
     if high_numbers:
         parts.append(f"{high_numbers[0]}-{high_numbers[-1]}" if len(high_numbers) > 1 else str(high_numbers[0]))
     return parts
-
-
-def difference(
-    now: dict[str, Any], target: dict[str, Any], removed_first: Collection[tuple[str, str]]
-) -> list[list[dict[str, Any]]]:
-    """Return the patches from tables ``now`` to ``target``; the first one removes the entries in ``removed_first``."""
-    first: list[dict[str, Any]] = []
-    changes: list[dict[str, Any]] = []
-    removals: list[dict[str, Any]] = []
-    for table in (*SHARED, *OF_PORTS):
-        old_entries, new_entries = now.get(table), target.get(table)
-        if old_entries == new_entries:
-            continue
-        if new_entries is None:
-            removals.append({"op": "remove", "path": _pointer(table)})
-        elif old_entries is None:
-            changes.append({"op": "add", "path": _pointer(table), "value": new_entries})
-        else:
-            changes += _entries(table, old_entries, new_entries)
-            for key in sorted(old_entries.keys() - new_entries.keys()):
-                removal = {"op": "remove", "path": _pointer(table, key)}
-                (first if (table, key) in removed_first else removals).append(removal)
-    return [operations for operations in (first, changes + removals[::-1]) if operations]
-
-
-def _entries(table: str, old_entries: dict[str, Entry], new_entries: dict[str, Entry]) -> list[dict[str, Any]]:
-    changes: list[dict[str, Any]] = []
-    for key in sorted(new_entries):
-        if key not in old_entries:
-            changes.append({"op": "add", "path": _pointer(table, key), "value": new_entries[key]})
-            continue
-        old, new = old_entries[key], new_entries[key]
-        for field in sorted({*old, *new}):
-            path = _pointer(table, key, field)
-            if field not in new:
-                changes.append({"op": "remove", "path": path})
-            elif field not in old:
-                changes.append({"op": "add", "path": path, "value": new[field]})
-            elif old[field] != new[field]:
-                changes.append({"op": "replace", "path": path, "value": new[field]})
-    return changes
-
-
-def _pointer(*parts: str) -> str:
-    """Return a JSON pointer (RFC 6901)."""
-    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

@@ -9,7 +9,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb, Entry
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_patch import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_difference import (
     OF_PORTS,
     SHARED,
     difference,
@@ -46,7 +46,7 @@ def restoring_patches(backup_text: str, running_text: str, name: str) -> list[li
             entries.setdefault("GLOBAL", existing["GLOBAL"])  # the updater never removes it
         tables[table] = entries
     tables = {table: entries for table, entries in tables.items() if entries or table not in (*SHARED, *OF_PORTS)}
-    return difference(running.tables, tables, _overlapping(running, running.with_tables(tables)))
+    return difference(running, tables, _overlapping(running, running.with_tables(tables)))
 
 
 def _with_mtu(port: Entry, former: Entry) -> Entry:

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patched_sonic import LOSSY, TABLES, apply, jsonpatch, patch, patches
-from sonic_configs import PORTS, default_config, with_brackets
+from patched_sonic import LOSSY, TABLES, apply, check_steps, jsonpatch, patch, patches
+from sonic_configs import PORTS, default_config, dynamic_config, with_brackets
 from switches import policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -223,10 +223,40 @@ def test_each_changed_setting_of_ours_is_corrected():
 
 
 def test_a_range_is_removed_in_a_separate_patch_before_its_parts_are_added():
-    first, second = patches(default_config(), switch("sonic", list(PORTS)))
+    pauses, first, second = patches(default_config(), switch("sonic", list(PORTS)))
     assert {"op": "remove", "path": "/BUFFER_PG/Ethernet0|3-4"} in first
     assert {operation["op"] for operation in first} == {"remove"}
     assert "/BUFFER_PG/Ethernet0|3" in [operation["path"] for operation in second]
+    assert {(operation["path"], operation["value"]) for operation in pauses} == {
+        (f"/PORT_QOS_MAP/{port}/pfc_enable", "") for port in PORTS
+    }
+
+
+def test_pauses_end_before_headroom_is_removed_and_stay_where_it_stays():
+    config = default_config()
+    for port in PORTS:
+        profile = config["BUFFER_PG"].pop(f"{port}|3-4")
+        config["BUFFER_PG"].update({f"{port}|3": profile, f"{port}|4": profile})
+    pauses, change = patches(config, switch("sonic", list(PORTS)))
+    assert {(operation["path"], operation["value"]) for operation in pauses} == {
+        (f"/PORT_QOS_MAP/{port}/pfc_enable", "3") for port in PORTS
+    }
+    assert {"op": "remove", "path": "/BUFFER_PG/Ethernet0|4"} in change
+    assert not any(operation["path"].endswith("pfc_enable") for operation in change)
+
+
+@pytest.mark.parametrize("policy", [None, LOSSY], ids=["lossless", "lossy"])
+@pytest.mark.parametrize("form", [default_config, dynamic_config, lambda: with_brackets(default_config())])
+def test_no_headroom_of_a_priority_that_pauses_is_removed_on_the_way_to_a_policy_and_back(form, policy):
+    config = form()
+    wanted = replace(switch("sonic", list(PORTS), policy), ecmp_fields=None)
+    if form is dynamic_config:
+        port = replace(wanted.ports["Ethernet0"], cable_m=5, headroom=(None,) * 8)
+        wanted = replace(wanted, ports=dict.fromkeys(PORTS, port))
+    after = apply(config, wanted)
+    assert patches(config, wanted)[0][0]["path"].endswith("pfc_enable")
+    text = sonic.restoration(json.dumps(config), json.dumps(after), "leaf1")
+    assert check_steps(after, [json.loads(one) for one in text.split("\n\n")])["BUFFER_PG"] == config["BUFFER_PG"]
 
 
 def test_the_same_input_gives_the_same_patch():
