@@ -259,6 +259,7 @@ def test_a_backup_is_restored_and_damaged_or_missing_ones_are_refused(fabric):
     (folder,) = (fabric.path / "backups").iterdir()
     fabric.nvue.applied["system"]["hostname"] = "later"
     after = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
+    events = fabric.sonic_log(), list(fabric.nvue.events)
 
     status, output = fabric.play(policy=LOSSLESS, playbook=RESTORE)
     assert status != 0
@@ -268,6 +269,7 @@ def test_a_backup_is_restored_and_damaged_or_missing_ones_are_refused(fabric):
     status, output = fabric.play("-e", f"fabric_backup={folder}", policy=LOSSLESS, playbook=RESTORE)
     assert status != 0
     assert f"{folder}/leaf2.cumulus: damaged" in output, output
+    assert (fabric.sonic_log(), fabric.nvue.events) == events, "a switch was reached"
     (folder / "leaf2.cumulus").write_bytes(backup)
 
     status, output = fabric.play("-e", f"fabric_backup={folder}", "--check", "--diff", policy={}, playbook=RESTORE)
