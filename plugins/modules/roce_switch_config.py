@@ -27,8 +27,9 @@ options:
       - V(compared) does both, and returns the differences.
       - V(planned) returns the stages in which the switches of O(running) and the NICs are changed to the policy, and
         the change of the first stage for each switch. Call it again before each stage, with the configurations that
-        were read after the previous one. It fails if the configuration of one switch cannot be read, because a stage
-        is safe only if the state of all devices is known; in check mode, it plans the others and returns RV(unread).
+        were read after the previous one. It fails if the configuration of one switch cannot be read or changed to the
+        policy, because a stage is safe only if the state of all devices is known; in check mode, it plans the others
+        and returns RV(unread).
       - V(restored) returns whether the switches of O(running) are again as in O(backup) or O(restore_path), and the
         change that restores them, in all that a policy can change.
     type: str
@@ -51,7 +52,8 @@ options:
         port:} or {host:, port:}.
       - C(headroom) is a list of C(speed_gbit_s), C(cable_m) and C(headroom_bytes), which replace those of the ASIC's
         profile for ports of that speed with cables of at most that length. A value is refused if it is less than the
-        bytes that may arrive after a pause was sent.
+        bytes that may arrive after a pause was sent. Systems that size headroom themselves (RV(not_held)) are not given
+        it; it counts only in what must fit and in ECN thresholds.
       - C(queue_buffer_bytes) is the number of bytes that one queue can hold, for systems with thresholds in percent of
         it (Junos).
     type: dict
@@ -205,7 +207,7 @@ parsed:
 differences:
   description: >-
     By switch, the differences from the policy; an empty list for a switch without differences. The only difference of a
-    switch whose configuration cannot be read is the reason.
+    switch whose configuration cannot be read, or for which the policy cannot be planned, is the reason.
   returned: O(state=compared)
   type: dict
   sample:
@@ -249,7 +251,8 @@ table:
   sample: ["1. switches have their classes, queues and headroom: leaf1, spine1"]
 unread:
   description: >-
-    In check mode, the refusal of a run in which the configurations of these switches cannot be read; "" where all can.
+    In check mode, the refusal of a run in which the configurations of these switches cannot be read or changed to the
+    policy; "" where all can.
   returned: O(state=planned)
   type: str
 unfinished:

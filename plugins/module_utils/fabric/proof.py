@@ -23,11 +23,11 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     """Return the proof, and its first failure in a sentence ("" where it holds).
 
     The proof makes no claim about a device that was not read (a host that is none of the inventory's RoCE hosts, a
-    switch beyond --limit), and says so. A switch whose configuration was given and cannot be read fails. Raises
-    FabricError.
+    switch beyond --limit), and says so. A switch whose configuration was given and cannot be read, and one for which
+    the policy cannot be planned, fails. Raises FabricError.
     """
     bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
-    readings = configs.wanted_and_seen(bare, to_change=False)
+    readings = configs.wanted_and_seen(bare)
     wanted = readings.wanted
     compared, running = configs.compare(readings), configs.running_texts(params["running"])
     claims_made = [
@@ -63,7 +63,7 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     )
     requested = {**params, "paths": [], "rdma_class": None, "thresholds": True}
     parts = list(report.requested_parts(requested, with_changes=False))
-    read = {*readings.seen, *params["nics"]}
+    read = {*readings.seen, *readings.refused, *params["nics"]}
     known_parts = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
     unread = {device for part in parts if part.layer != FABRIC for device in _devices(part)} - read
     unread -= readings.unread.keys()

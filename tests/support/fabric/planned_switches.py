@@ -13,6 +13,7 @@ from plain_system import PLAIN
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Ecn
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import wanted_and_seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 
@@ -29,6 +30,14 @@ def attainable(qos, buffer):
         return replace(queue, ecn=Ecn(whole(queue.ecn.minimum_bytes), whole(queue.ecn.maximum_bytes), 100))
 
     return replace(qos, queues=tuple(held(queue) for queue in qos.queues))
+
+
+def planned_as_read(params):
+    """Return the switches as planned with what was read of them. Raises the first refusal of one of them."""
+    readings = wanted_and_seen(params)
+    for error in readings.refused.values():
+        raise error
+    return readings.wanted
 
 
 def check_cable(subject, cable):

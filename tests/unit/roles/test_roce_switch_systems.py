@@ -196,6 +196,7 @@ def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, sys
     assert remediation(seen["good"]["__roce_switch_backup"], wanted) == change
     applied = seen["good"]["shown_changed"]
     assert remediation(applied, wanted) == ""  # a second run changes nothing
+    assert ("</configuration-set>" in applied) == (system == "junos")  # with groups expanded by the switch
     assert SYSTEMS[system].parse(applied, "leaf1") == held(system, wanted)
     assert (
         SYSTEMS[system].restoration(seen["good"]["__roce_switch_backup"], seen["good"]["roce_switch_running"], "leaf1")

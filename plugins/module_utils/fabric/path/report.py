@@ -40,6 +40,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
+    PLANNABLE,
     READABLE,
     buffers_of,
     left_to_change,
@@ -58,7 +59,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overr
     UNKNOWN,
     problems,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan_possible
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
@@ -111,7 +112,7 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     specs = read_switches(params["switches"], None, params["asics"])
     fabric = Fabric(links_of(specs), [spec.name for spec in specs])
     switches, unread = parse_readable(params["running"], params["switches"])
-    planned = plan(policy, specs, buffers_of(switches))
+    planned, refused = plan_possible(policy, specs, buffers_of(switches))
     guests = read_guests(params.get("guests"))
     hosts, guest_ports = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
     rails = Rails(fabric, {end: carrier.port for end, carrier in guest_ports.carriers.items()})
@@ -123,7 +124,13 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
         _share_equal_ports(switches),
         planned if params["thresholds"] else {},
         {
-            **_undoing(specs, switches, planned, params["running"] if with_changes and params["thresholds"] else {}),
+            **_undoing(
+                specs,
+                switches,
+                planned,
+                refused,
+                params["running"] if with_changes and params["thresholds"] else {},
+            ),
             **ports,
             **{End(name, ""): (fault(READABLE, "all of it", error.cause, UNKNOWN),) for name, error in unread.items()},
         },
@@ -158,27 +165,44 @@ def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
 
 
 def _undoing(
-    specs: list[SwitchSpec], switches: Mapping[str, Switch], planned: Mapping[str, Switch], running: Mapping[str, Any]
+    specs: list[SwitchSpec],
+    switches: Mapping[str, Switch],
+    planned: Mapping[str, Switch],
+    refused: Mapping[str, FabricError],
+    running: Mapping[str, Any],
 ) -> dict[End, list[Claim]]:
     """Return what can undo the policy, by switch and port; of the whole switch by switch and "".
 
+    ``planned``: the switches for which the policy can be planned; ``refused``: why it cannot for the others.
     ``running``: the texts to compare with the plan in settings that the terms of ``qos`` do not distinguish, unless one
     is the plan itself, which lacks what the image has.
     """
     faults: dict[End, list[Claim]] = {}
     for spec in specs:
         seen = switches.get(spec.name)
-        for ports, *texts in problems(seen, spec.speeds_gbit_s, planned.get(spec.name)) if seen else ():
+        if seen is None:
+            continue
+        if spec.name in refused:
+            finding = fault(PLANNABLE, "a plan", refused[spec.name].cause, UNKNOWN)
+            faults[End(spec.name, "")] = [finding]
+        for ports, *texts in problems(seen, spec.speeds_gbit_s, planned.get(spec.name)):
             for port in ports or ("",):
                 faults.setdefault(End(spec.name, port), []).append(fault(*texts))
         text = running.get(spec.name)
-        if seen is None or text is None or text == spec.system.render(planned[spec.name]):
+        if text is None or spec.name not in planned or _is_rendered(text, planned[spec.name], spec):
             continue
         if not differences(planned[spec.name], seen, spec.system.not_held):
             for change in left_to_change(planned, running_texts({spec.name: text}), spec.name):
                 finding = fault(change["what"], change["wanted"], change["seen"], "the plan does not hold without it")
                 faults.setdefault(End(spec.name, ""), []).append(finding)
     return faults
+
+
+def _is_rendered(text: str, planned: Switch, spec: SwitchSpec) -> bool:
+    try:
+        return text == spec.system.render(planned)
+    except FabricError:  # left_to_change names it
+        return False
 
 
 def _ports_of_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, list[Claim]]:

@@ -269,7 +269,8 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
                 subject,
                 f"{headroom}, does not fit into the {shares.headroom_percent}% that the system keeps for headroom of "
                 f"{asic.title}'s {buffer}: {int(part)}",
-                remedy,
+                "give headroom a larger part of the switch's buffer while no traffic has to pass (the plan reads it), "
+                f"{remedy}",
             )
         return Fraction(buffer * shares.lossless_percent, 100)
     if need.bytes >= buffer and (shares is not None or asic.sizes_pools):

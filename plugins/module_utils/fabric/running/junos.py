@@ -27,6 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     NOT_HASHED,
     Line,
     Profile,
+    effective,
     rewrites_dscps,
     set_lines,
 )
@@ -59,7 +60,7 @@ class JunosReader:
     def __init__(self, text: str, name: str, queue_buffer_bytes: int | None = None) -> None:
         """Parse ``text``. ``queue_buffer_bytes``: the inventory's; None: that of the configuration."""
         self.name = name
-        lines, inactive = set_lines(text, name)
+        lines, inactive = set_lines(effective(text), name)
         self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
         self.inactive = inactive
         self.cos: dict[str, list[Line]] = {}

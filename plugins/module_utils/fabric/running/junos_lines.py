@@ -1,9 +1,15 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Split ``show configuration | display set`` into words. Sources: ``systems.junos``."""
+"""Split ``show configuration | display set`` into words. Sources: ``systems.junos``.
+
+A reading may have a second part, after the line INHERITED: the answer to ``<get-configuration format="set"
+inherit="inherit"/>``, in which groups and interface-ranges are expanded (Junos XML protocol guide, "Specify How to
+Display Configuration Groups and Interface Ranges"). It was never seen on a switch.
+"""
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass, field
 
@@ -35,6 +41,9 @@ NOT_HASHED = {
     },
 }
 
+INHERITED = "# inherit\n"  # also in the role's junos/read.yml
+_ANSWER = re.compile(r"<(?:\w+:)?configuration-set[^>]*>(.*\S.*)</(?:\w+:)?configuration-set>", re.DOTALL)
+
 Line = tuple[str, ...]  # the words after "set"
 
 
@@ -46,6 +55,17 @@ class Profile:
     stopped: dict[int, set[int]] = field(default_factory=dict)
     cable_m: int = CABLE_M
     watchdog: Watchdog | None = None
+
+
+def written(text: str) -> str:
+    """Return the part of a reading that is the configuration as it is written."""
+    return text.partition(INHERITED)[0]
+
+
+def effective(text: str) -> str:
+    """Return the configuration with groups and interface-ranges expanded, or as written where only that was read."""
+    answer = _ANSWER.search(text.partition(INHERITED)[2])
+    return html.unescape(answer[1]) if answer else written(text)
 
 
 def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:

@@ -40,21 +40,24 @@ EGRESS_LOSSLESS = ("egress", "buffer-partition", "lossless")
 PERCENTS: dict[Line, int] = {LOSSLESS: 9, HEADROOM: 45, EGRESS_LOSSLESS: 50}
 _PERCENT = re.compile(r"\d{1,2}|100")  # as in syntax/overrides.py
 _SPEED = re.compile(r"(\d+)g")
+_CHASSIS_SPEED = re.compile(
+    r"chassis fpc (\d+) pic (\d+) port(?:-range)? (\d{1,4})(?: (\d{1,4}))? (?:channel-)?speed (\d+)g"
+)
+_RANGE = ("interfaces", "interface-range")
+_NAME = re.compile(r"(?!interface-range)[\w/:-]+")  # of one interface, such as the management port
+_ROUTED = "irb"  # the interfaces between VLANs
 
 
 def speeds_gbit_s(lines: Sequence[Line]) -> dict[str, int]:
     """Return the configured speeds of ports."""
     speeds = {}
     for line in lines:
-        if line[0] == "interfaces" and line[-2:-1] == ("speed",):
-            port = line[1]
-        elif line[0] == "chassis" and line[1:7:2] == ("fpc", "pic", "port") and line[-2] in ("speed", "channel-speed"):
-            port = f"et-{line[2]}/{line[4]}/{line[6]}"
-        else:
-            continue
-        match = _SPEED.fullmatch(line[-1])
-        if match:
-            speeds[port] = int(match[1])
+        if line[0] == "interfaces" and line[-2:-1] == ("speed",) and (match := _SPEED.fullmatch(line[-1])):
+            speeds[line[1]] = int(match[1])
+        elif line[0] == "chassis" and (match := _CHASSIS_SPEED.fullmatch(" ".join(line))):
+            fpc, pic, first, last, speed = match.groups()
+            ports = range(int(first), int(last or first) + 1)
+            speeds.update({f"et-{fpc}/{pic}/{port}": int(speed) for port in ports})
     return speeds
 
 
@@ -95,16 +98,22 @@ def buffers(lines: Sequence[Line], name: str) -> Buffers | None:
 def overrides(lines: Sequence[Line], attached: Mapping[str, Collection[str | None]]) -> tuple[Override, ...]:
     """Return the statements that can change what packets get and that are not read.
 
-    ``attached``: port -> the profiles of its class of service. All statements of a group that is applied count, because
-    what is inherited is not read.
+    ``attached``: port -> the profiles of its class of service. Groups that are applied and interface-ranges, which are
+    here only where the switch was not asked to expand them, count with all that a port could inherit from them.
     """
     ports_by_statement: dict[tuple[str, str], tuple[str, ...]] = {}
     applied = {line[-1] for line in lines if line[-2:-1] == ("apply-groups",)}
+    not_ports = {_ROUTED, *(line[2] for line in lines if line[:2] == _RANGE and len(line) > 2)}
     for line in lines:
-        if line[0] == "groups" and applied.intersection(line[1:2]):
-            effect = JUNOS.effect(" ".join(line[2:])) or (QUEUE if line[2:3] == COS else None)
+        if line[:2] == _RANGE or (line[0] == "groups" and applied.intersection(line[1:2])):
+            words = line[2:] if line[0] == "groups" else ("interfaces", *line[2:])
+            effect = JUNOS.effect(" ".join(words)) or JUNOS.effect(" ".join(line))
             if effect:
-                ports_by_statement[" ".join(line), effect] = ()
+                is_named = line[2:3] == ("interfaces",) and _NAME.fullmatch("".join(line[3:4]))
+                ports_by_statement[" ".join(line), effect] = line[3:4] if is_named else ()
+        elif line[:2] == (*COS, "interfaces") and not_ports.intersection(line[2:3]):
+            text = " ".join(line)
+            ports_by_statement[text, JUNOS.effect(text) or QUEUE] = ()
         elif line[0] in _SECTIONS and (line[:1] != COS or (line[1:] and line[1] not in READ)):
             effect = JUNOS.effect(" ".join(line))
             ports = _ports(line, lines, attached) if effect else None
@@ -123,10 +132,16 @@ def _ports(line: Line, lines: Sequence[Line], attached: Mapping[str, Collection[
     line = (*line, "", "", "")  # a damaged line is shorter
     if line[0] == "firewall":
         name = line[line.index("filter") + 1] if "filter" in line else ""
-        filtered = [other for other in lines if other[0] == "interfaces" and "filter" in other and other[-1] == name]
-        return tuple(dict.fromkeys(other[1] for other in filtered)) or None
+        bound = [
+            other
+            for other in lines
+            if other[0] not in ("firewall", "groups") and "filter" in other and name in other[other.index("filter") :]
+        ]
+        if any(other[0] != "interfaces" for other in bound):  # of a VLAN, or of all that is forwarded
+            return ()
+        return tuple(dict.fromkeys(other[1] for other in bound)) or None
     if line[0] == "interfaces":
-        return () if line[1] == "interface-range" else (line[1],)
+        return (line[1],)
     if line[0] == "security":
         return (line[3],)
     if line[1] == "interfaces":

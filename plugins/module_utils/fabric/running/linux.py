@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -15,16 +14,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     DSCPS,
     Ecn,
     Octet,
-    Override,
     PortQos,
     Queue,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_overrides import lower_devices, rules
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import (
     PRIORITIES,
     Model,
     Script,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINUX
 
 SYSTEM = "linux"
 CHILD = re.compile(r"10([0-7])([0-7]):")
@@ -78,7 +76,8 @@ def read_model(text: str, name: str) -> Model:
             for dev, listed in reading["filters"].items()
         }
         statements = rules(reading)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        lower = lower_devices(reading["links"])
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise FabricError(
             place, f"not in the form that tc and ip print ({error!r})", "read it with the script READING"
         ) from None
@@ -89,83 +88,8 @@ def read_model(text: str, name: str) -> Model:
         "sysctl": reading["sysctl"],
         "flags": flags,
         "rules": statements,
+        "lower": lower,
     }
-
-
-def overrides(model: Model) -> tuple[Override, ...]:
-    """Return what can change what packets get and is not read: qdiscs, states of links, actions of filters, rules."""
-    statements = [
-        (f"qdisc {qdisc.get('kind')}", (port,)) for port, listed in model["qdiscs"].items() for qdisc in listed
-    ]
-    for port, (flags, _master) in model.get("flags", {}).items():
-        statements += [(f"link {state}", (port,)) for state in _states(flags)]
-    statements += [
-        (f"filter action {action.get('kind')}", (port,))
-        for port, listed in model["filters"].items()
-        for filter_entry in listed
-        for action in filter_entry["options"].get("actions", ())
-    ]
-    statements += model.get("rules", [])
-    return tuple(
-        Override(text, effect, ports) for text, ports in dict.fromkeys(statements) if (effect := LINUX.effect(text))
-    )
-
-
-def _states(flags: list[str]) -> list[str]:
-    """Return the states of a link, in which it can lose or change packets."""
-    return [*(["down"] if "UP" not in flags else []), *(["xdp"] if "XDP" in flags else [])]
-
-
-def rules(reading: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return what the rules of nftables do, with the port that a rule names, and the tables of the old iptables.
-
-    iptables of today makes rules of nftables; nft shows their targets by name ("xt").
-    """
-    statements: list[tuple[str, tuple[str, ...]]] = [
-        (table.replace("_names:", " "), ()) for table in str(reading.get("tables", "")).split()
-    ]
-    nftables = reading.get("nftables")
-    if nftables is None:
-        return [*statements, ("nftables: not read, because the command nft is missing", ())]
-    entries = nftables.get("nftables", [])
-    chains = [entry["chain"] for entry in entries if "chain" in entry]
-    hooks = {(chain["family"], chain["table"], chain["name"]): chain.get("hook", "chain") for chain in chains}
-    for rule in [entry["rule"] for entry in entries if "rule" in entry]:
-        hook = "arp" if rule["family"] == "arp" else hooks[rule["family"], rule["table"], rule["chain"]]
-        ports = tuple(port for part in rule["expr"] for port in _ports_of(part.get("match", {})))
-        statements += [(f"nftables {hook} {action}", ports) for action in _actions(rule["expr"])]
-    return statements
-
-
-def _ports_of(match: dict[str, Any]) -> tuple[str, ...]:
-    """Return the port that a match of a rule names, if any."""
-    key = match.get("left", {}).get("meta", {}).get("key") if isinstance(match.get("left"), dict) else None
-    is_port = key in ("iifname", "oifname", "iif", "oif") and match.get("op") == "=="
-    return (match["right"],) if is_port and isinstance(match["right"], str) and "*" not in match["right"] else ()
-
-
-def _actions(parts: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield what a rule does with packets, in nft's words: "set ip dscp"."""
-    for part in parts:
-        key = part.get("mangle", {}).get("key", {})
-        payload, meta = key.get("payload", {}), key.get("meta", {})
-        if payload:
-            yield f"set {payload.get('protocol') or '@' + str(payload.get('base'))} {payload.get('field', 'bits')}"
-        elif meta:
-            yield f"set meta {meta.get('key')}"
-        elif "xt" in part and part["xt"].get("type") == "target":
-            yield f"xt {part['xt'].get('name')}"
-        elif "limit" in part and any("drop" in other for other in parts):
-            yield "limit drop"
-
-
-def lags(model: Model) -> dict[str, tuple[str, ...]]:
-    """Return the members of each bond."""
-    members: dict[str, tuple[str, ...]] = {}
-    for port, (flags, master) in model.get("flags", {}).items():
-        if "SLAVE" in flags and master:
-            members[master] = (*members.get(master, ()), port)
-    return members
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

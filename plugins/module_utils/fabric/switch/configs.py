@@ -23,7 +23,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks, plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import (
+    idle_link_remarks,
+    plan,
+    plan_possible,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import statements
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
@@ -31,14 +35,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 # The form of a file's name.
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 READABLE = "its configuration can be read"
+PLANNABLE = "the policy can be planned for it"
 
 
 class Readings(NamedTuple):
-    """A fabric as the policy wants it, as read, why switches were not read, and what describes it."""
+    """A fabric as the policy wants it, as read, and what describes it.
+
+    ``seen``: the switches that were read and planned. The others: why they were not read (``unread``), or why the
+    policy cannot be planned for them (``refused``).
+    """
 
     wanted: dict[str, Switch]
     seen: dict[str, Switch]
     unread: dict[str, FabricError]
+    refused: dict[str, FabricError]
     policy: Policy
     specs: list[SwitchSpec]
 
@@ -138,14 +148,18 @@ def parse_readable(
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the differences between each running configuration and the policy. Raises FabricError."""
-    return compare(wanted_and_seen(params, to_change=False))
+    return compare(wanted_and_seen(params))
 
 
 def compare(readings: Readings) -> dict[str, Any]:
-    """Return the differences of the switches that were read, in the form of ``compared``."""
+    """Return the differences of the switches that were given, in the form of ``compared``."""
     differences_found: dict[str, list[dict[str, Any]]] = {
-        name: [{"ports": [], "what": READABLE, "wanted": "all of it", "seen": error.cause, "message": str(error)}]
-        for name, error in readings.unread.items()
+        name: [{"ports": [], "what": what, "wanted": wanted, "seen": error.cause, "message": str(error)}]
+        for errors, what, wanted in (
+            (readings.unread, READABLE, "all of it"),
+            (readings.refused, PLANNABLE, "a plan"),
+        )
+        for name, error in errors.items()
     }
     for name, seen_switch in readings.seen.items():
         switch = readings.wanted[name]
@@ -197,24 +211,28 @@ def _specs(params: Mapping[str, Any]) -> list[SwitchSpec]:
     return read_switches(params["switches"], params["hosts"], params["asics"])
 
 
-def wanted_and_seen(params: Mapping[str, Any], to_change: bool) -> Readings:
-    """Return the QoS that the policy gives all switches, and that of the running configurations that can be read.
-
-    Raises FabricError; if the switches are ``to_change``, also for one whose buffers hold no lossless class.
-    """
+def wanted_and_seen(params: Mapping[str, Any]) -> Readings:
+    """Return the QoS that the policy gives all switches, and that of the running configurations. Raises FabricError."""
     running = running_texts(params["running"])
     policy, specs = read_policy(params["policy"]), _specs(params)
     for name in running:
         if name not in params["switches"]:
             raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
     seen, unread = parse_readable(running, params["switches"])
-    return Readings(plan(policy, specs, buffers_of(seen, to_change)), seen, unread, policy, specs)
+    wanted, refused = plan_possible(policy, specs, buffers_of(seen))
+    return Readings(
+        wanted,
+        {name: switch for name, switch in seen.items() if name in wanted},
+        unread,
+        {name: refused[name] for name in seen if name in refused},
+        policy,
+        specs,
+    )
 
 
-def buffers_of(seen: Mapping[str, Switch], with_refused: bool = False) -> dict[str, Buffers]:
-    """Return the buffers of the switches that show them, by name; those that hold no lossless class where requested."""
-    shown = {name: switch.buffers for name, switch in seen.items() if switch.buffers is not None}
-    return {name: buffers for name, buffers in shown.items() if with_refused or buffers.refusal is None}
+def buffers_of(seen: Mapping[str, Switch]) -> dict[str, Buffers]:
+    """Return the buffers of the switches that show them, by name."""
+    return {name: switch.buffers for name, switch in seen.items() if switch.buffers is not None}
 
 
 def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:

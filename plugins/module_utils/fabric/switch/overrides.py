@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override, Switch
@@ -20,12 +21,17 @@ MEMBERS, MEMBER_UNKNOWN = (
 )
 
 
+_ROUTED = re.compile(r"(?i)vlan|irb$")  # interfaces between VLANs, whose packets pass by any port
+
+
 def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[Override]:
     """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all."""
     for override in seen.overrides:
         members = [member for port in override.ports for member in seen.lags.get(port, (port,))]
         ports = tuple(port for port in members if port in speeds_gbit_s)
-        if ports or not override.ports:
+        if any(map(_ROUTED.match, members)) and override.effect != LINK:
+            yield Override(override.statement, override.effect)
+        elif ports or not override.ports:
             yield Override(override.statement, override.effect, ports)
 
 

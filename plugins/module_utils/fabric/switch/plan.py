@@ -43,8 +43,25 @@ def plan(policy: Policy, specs: list[SwitchSpec], buffers: Mapping[str, Buffers]
     ``buffers``: those of the switches that were read; the others are planned with the table's.
     Raises FabricError for the first switch that cannot do what the policy requests.
     """
+    planned, refused = plan_possible(policy, specs, buffers or {})
+    for error in refused.values():
+        raise error
+    return planned
+
+
+def plan_possible(
+    policy: Policy, specs: list[SwitchSpec], buffers: Mapping[str, Buffers]
+) -> tuple[dict[str, Switch], dict[str, FabricError]]:
+    """Return the plan of each switch that can do what the policy requests, as ``plan``, and why the others cannot."""
     shared: dict[Any, PortQos] = {}
-    return {spec.name: _plan_switch(policy, spec, (buffers or {}).get(spec.name), shared) for spec in specs}
+    planned: dict[str, Switch] = {}
+    refused: dict[str, FabricError] = {}
+    for spec in specs:
+        try:
+            planned[spec.name] = _plan_switch(policy, spec, buffers.get(spec.name), shared)
+        except FabricError as error:
+            refused[spec.name] = error
+    return planned, refused
 
 
 def idle_link_remarks(wanted: Mapping[str, Switch]) -> list[str]:

@@ -30,6 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
     wanted_and_seen,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, links_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
@@ -63,32 +64,35 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     headroom and PFC in one profile), and where removing PFC alone would rewrite configuration that is not this
     project's.
 
-    In check mode, the other switches are planned where the configuration of one cannot be read; ``unread`` is then the
-    refusal. Otherwise it is raised: a stage is safe only if the state of all devices is known, because the next one
-    pauses what they must be able to hold.
+    In check mode, the other switches are planned where the configuration of one cannot be read or changed to the
+    policy; ``unread`` is then the refusal. Otherwise it is raised: a stage is safe only if the state of all devices is
+    known, because the next one pauses what they must be able to hold.
     """
-    readings = wanted_and_seen(params, to_change=True)
+    readings = wanted_and_seen(params)
     _check_cycles(readings.policy, readings.specs)
-    if readings.unread and not check_mode:
-        raise _unread_error(readings.unread)
     running = running_texts(params["running"])
-    wanted = {name: switch for name, switch in readings.wanted.items() if name in readings.seen}
+    whole_changes, unchangeable = _whole_changes(running, {name: readings.wanted[name] for name in readings.seen})
+    left_out = {**readings.unread, **readings.refused, **unchangeable}
+    refusal = _refusal(left_out) if left_out else None
+    if refusal and not check_mode:
+        raise refusal
+    wanted = {name: readings.wanted[name] for name in readings.seen if name not in left_out}
     now = Qos(
-        {name: _comparable(switch, wanted[name]) for name, switch in readings.seen.items()}, _nics(params["nics"])
+        {name: _comparable(readings.seen[name], switch) for name, switch in wanted.items()}, _nics(params["nics"])
     )
     goal = Qos(wanted, _nics(params["nics_wanted"]))
-    whole_changes = _whole_changes(running, wanted)
     remaining = _remaining(running, now, goal, whole_changes)
     _check_progress(params.get("done"), remaining)
     result = {
         "changed": bool(remaining),
-        **_summary(remaining, wanted, bool(goal.nics), bool(readings.unread)),
-        "unread": str(_unread_error(readings.unread)) if readings.unread else "",
+        **_summary(remaining, wanted, bool(goal.nics), is_part=len(wanted) < len(params["switches"])),
+        "unread": str(refusal or ""),
         "whole": whole_changes,
         "boot": _boot_configurations(wanted),
         "unfinished": _unfinished(params["backup_path"], wanted),
     }
-    result["table"] += idle_link_remarks(wanted)
+    unchanged = {name: switch for name, switch in wanted.items() if name not in whole_changes}
+    result["table"] += [*_remaining_problems(readings.seen, unchanged), *idle_link_remarks(wanted)]
     if not check_mode:
         _back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)
     if diff_mode:
@@ -99,13 +103,13 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     return result
 
 
-def _unread_error(unread: Mapping[str, FabricError]) -> FabricError:
-    """Return the refusal of a run in which the configurations of these switches cannot be read."""
-    reasons = "; ".join(str(error) for error in unread.values())
-    left_out = ":".join(f"!{name}" for name in unread)
+def _refusal(errors: Mapping[str, FabricError]) -> FabricError:
+    """Return the refusal of a run in which these switches cannot be read, or not be changed to the policy."""
+    reasons = "; ".join(str(error) for error in errors.values())
+    left_out = ":".join(f"!{name}" for name in errors)
     return FabricError(
-        ", ".join(unread),
-        f"not changed, because the configuration cannot be read: {reasons}",
+        ", ".join(errors),
+        f"not changed, because the configuration cannot be read or changed: {reasons}",
         f"or change only the other switches: --limit 'all:{left_out}'",
     )
 
@@ -122,10 +126,18 @@ def _check_cycles(policy: Policy, specs: list[SwitchSpec]) -> None:
         )
 
 
-def _whole_changes(running: Mapping[str, str], wanted: Mapping[str, Switch]) -> dict[str, str]:
-    """Return the change from the running configuration to the policy, all stages in one, where one is needed."""
-    texts = {name: SYSTEMS[switch.system].remediation(running[name], switch) for name, switch in wanted.items()}
-    return {name: text for name, text in texts.items() if text}
+def _whole_changes(
+    running: Mapping[str, str], wanted: Mapping[str, Switch]
+) -> tuple[dict[str, str], dict[str, FabricError]]:
+    """Return the change to the policy, all stages in one, where one is needed; and why others cannot be changed."""
+    texts: dict[str, str] = {}
+    refused: dict[str, FabricError] = {}
+    for name, switch in wanted.items():
+        try:
+            texts[name] = SYSTEMS[switch.system].remediation(running[name], switch)
+        except FabricError as error:
+            refused[name] = error
+    return {name: text for name, text in texts.items() if text}, refused
 
 
 def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole_changes: Mapping[str, str]) -> list[StageChange]:
@@ -177,7 +189,7 @@ def _interruptions(change: StageChange, wanted: Mapping[str, Switch]) -> dict[st
 
 
 def _summary(
-    remaining: list[StageChange], wanted: Mapping[str, Switch], has_nics: bool, has_unread: bool
+    remaining: list[StageChange], wanted: Mapping[str, Switch], has_nics: bool, is_part: bool
 ) -> dict[str, Any]:
     """Return the remaining stages in the module's terms."""
     first = ORDER.index(remaining[0].stage) if remaining else len(ORDER)
@@ -202,9 +214,18 @@ def _summary(
                 *(f"   {fold(names)}: {text}" for text, names in _interruptions(change, wanted).items()),
             )
         ]
-        or [f"all {'that were read ' if has_unread else ''}have the policy"],
+        or [f"all {'that were read and planned ' if is_part else ''}have the policy"],
         "changes": remaining[0].texts if remaining else {},
     }
+
+
+def _remaining_problems(seen: Mapping[str, Switch], wanted: Mapping[str, Switch]) -> list[str]:
+    """Return a line for each finding about switches that have the policy, with their names; no run changes it."""
+    names: dict[str, set[str]] = {}
+    for name, switch in wanted.items():
+        for _ports, claim, goal, value, _consequence in problems(seen[name], switch.speeds_gbit_s, switch):
+            names.setdefault(f"{claim}: wanted {goal}, seen {value}", set()).add(name)
+    return [f"not held, and not changed: {text}: {fold(sorted(switches))}" for text, switches in names.items()]
 
 
 def _boot_configurations(wanted: Mapping[str, Switch]) -> dict[str, str]:
@@ -251,18 +272,23 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     ProofError.
     """
     path, switches = params["restore_path"], params["switches"]
-    running = {} if path and params["running"] == {} else running_texts(params["running"])
+    only_checks = path and params["running"] == {}
+    running = {} if only_checks else _configurations(running_texts(params["running"]), switches)
     parsed = parse_running(running, switches)
     if path:
-        specs = {name: Settings(FabricError, f"switch {name}", switches[name]).data for name in running or switches}
+        specs = {
+            name: Settings(FabricError, f"switch {name}", switches[name]).data
+            for name in (switches if only_checks else running)
+        }
         backup = backups.read(path, {name: str(spec.get("system")) for name, spec in specs.items()})
     else:
-        backup = running_texts(params["backup"])
+        readings = running_texts(params["backup"])
         for name in running:
-            if name not in backup:
+            if name not in readings:
                 raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
+        backup = _configurations({name: readings[name] for name in running}, switches)
     now = {name: switch for name, switch in parsed.items() if name in backup}
-    former = parse_running({name: backup[name] for name in (now if running else backup)}, switches)
+    former = parse_running({name: backup[name] for name in (backup if only_checks else now)}, switches)
     changes = {
         name: SYSTEMS[switch.system].restoration(backup[name], running[name], name) for name, switch in now.items()
     }
@@ -278,6 +304,14 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
             for name, switch in now.items()
             if (boot_configuration := SYSTEMS[switch.system].boot_configuration)
         },
+    }
+
+
+def _configurations(readings: Mapping[str, str], switches: Mapping[str, Any]) -> dict[str, str]:
+    """Return the part of each reading that is the switch's configuration, as a backup has it. Raises FabricError."""
+    return {
+        name: SYSTEMS[switch.system].configuration(readings[name])
+        for name, switch in parse_running(readings, switches).items()
     }
 
 

@@ -25,6 +25,7 @@ from typing import Any
 CLASS, QUEUE, DSCP, RATE, PAUSE, BUFFER = "class", "queue", "DSCP", "rate", "pause", "buffer"
 LINK = "link"  # whether packets pass at all
 SIZE = "size"  # the largest packet that passes
+PATH = "path"  # which of equal links packets take
 
 
 class Rules:
@@ -114,6 +115,14 @@ JUNOS = Rules(
     (r"firewall .* then .*policer", RATE),
     (r"firewall .* then (dscp|traffic-class)", DSCP),
     (r"firewall .* then (forwarding-class|loss-priority)", CLASS),
+    # What ports can inherit, where the switch was not asked to expand it.
+    (r"interfaces interface-range \S+ (member|member-range|description) ", None),
+    (r"groups \S+ interfaces .*(description|address) ", None),
+    (r"(groups \S+ interfaces|interfaces interface-range) .*mtu ", SIZE),
+    (r"(groups \S+ (interfaces|chassis)|interfaces interface-range) .*speed ", RATE),
+    (r"groups \S+ class-of-service", QUEUE),
+    (r"groups \S+ forwarding-options .*hash-key ", PATH),
+    (r"groups \S+ interfaces |interfaces interface-range |groups \S+ .* filter ", CLASS),
 )
 # "TABLE field value" of ConfigDB.
 SONIC = Rules(
@@ -180,4 +189,5 @@ LINUX = Rules(
     (r"nftables \S+ ", None),
     (r"nftables: ", CLASS),
     (r"ip6?_tables mangle", CLASS),
+    (r"ip6?_tables (filter|raw|security)", RATE),
 )

@@ -58,8 +58,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     MACRO,
     OURS,
     Line,
+    effective,
     rewrites_dscps,
     set_lines,
+    written,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
     HEADROOM,
@@ -88,6 +90,7 @@ def parse(text: str, name: str, queue_buffer_bytes: int | None = None) -> Switch
 
     ``ports`` are those of [edit class-of-service interfaces] and the physical ports of [edit interfaces]; wildcards
     count for the ports that are named somewhere. A DSCP that a classifier does not name has no class here.
+    With the part that has groups and interface-ranges expanded, that part is parsed: it is what acts.
     ``queue_buffer_bytes`` replaces the number in the configuration. Raises FabricError where ``text`` is no such
     configuration.
     """
@@ -101,16 +104,19 @@ def remediation(running: str, wanted: Switch) -> str:
     contradicts the policy on a wanted port.
     """
     want = wanted_lines(wanted)
-    running_lines, inactive = set_lines(running, wanted.name)
+    text = effective(running)
+    running_lines, inactive = set_lines(text, wanted.name)
     off = [path for path in inactive if any(line[: len(path)] == path for line in want)]
     hidden = {f"deactivate {' '.join(path)}" for path in off}  # activation restores the lines that they hide
     reader = JunosReader(
-        "\n".join(line for line in running.splitlines() if " ".join(line.split()) not in hidden), wanted.name
+        "\n".join(line for line in text.splitlines() if " ".join(line.split()) not in hidden), wanted.name
     )
     _check_partitions(reader, wanted)
     want = [_as_tagged(reader, line) for line in want]
     lines = [f"activate {' '.join(path)}" for path in off]
-    lines += [f"delete {' '.join(path)}" for path in _unwanted(reader, wanted, set(want))]
+    deleted = _unwanted(reader, wanted, set(want))
+    _check_written(deleted, set_lines(written(running), wanted.name)[0], wanted.name)
+    lines += [f"delete {' '.join(path)}" for path in deleted]
     running_set = set(running_lines)
     lines += [f"set {' '.join(line)}" for line in want if line not in running_set]
     return "".join(f"{line}\n" for line in lines)
@@ -135,6 +141,17 @@ def _check_partitions(reader: JunosReader, wanted: Switch) -> None:
                 f"it is {seen}, but the plan assumes {planned}",
                 "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it "
                 "while no traffic has to pass, because changing it stops all ports",
+            )
+
+
+def _check_written(deleted: list[Line], lines: list[Line], name: str) -> None:
+    """Refuse to delete what a group or an interface-range has: it is not there to delete."""
+    for path in deleted:
+        if not any(line[: len(path)] == path for line in lines):
+            raise FabricError(
+                f"{name}: {' '.join(path)}",
+                "it contradicts the policy, and is inherited from a group or an interface-range",
+                "change it in the group or the range, which may be of other ports, too",
             )
 
 
@@ -228,6 +245,7 @@ JUNOS = SwitchSystem(
     # "Understanding CoS Buffer Configuration", table 1).
     asics=("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"),
     default_shares=DEFAULT_SHARES,
+    configuration=written,
     saves_with_change=True,  # a commit survives a reboot
     attainable=attainable,
     parse_sized=parse,

@@ -52,10 +52,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linu
     SYSTEM,
     LinuxPort,
     ecmp_of,
-    lags,
-    overrides,
     read_model,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_overrides import lags, overrides
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import (
     COMPARED,
     PRIORITIES,

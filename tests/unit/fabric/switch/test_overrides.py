@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from xml.sax.saxutils import escape
 
 import pytest
 from proof_requests import judged, params
@@ -183,6 +184,66 @@ EXAMPLES = {
             "set groups G class-of-service interfaces <*> unit <*> classifiers dscp default\nset apply-groups G",
             "groups G class-of-service",
         ),
+        "group with an MTU": (
+            "set groups G interfaces <*> mtu 1500\nset apply-groups G",
+            "groups G interfaces <*> mtu 1500",
+        ),
+        "group with a speed": (
+            "set groups G interfaces <*> speed 100g\nset apply-groups G",
+            "groups G interfaces <*> speed 100g",
+        ),
+        "group with a hash": (
+            "set groups G forwarding-options enhanced-hash-key inet no-l4-source-port\nset apply-groups G",
+            "groups G forwarding-options enhanced-hash-key inet no-l4-source-port",
+        ),
+        "group with a filter": (
+            "set groups G interfaces <*> unit 0 family inet filter input F\n"
+            "set firewall family inet filter F term T then accept\nset interfaces PORT apply-groups G",
+            "groups G interfaces <*> unit 0 family inet filter input F",
+        ),
+        "group with a port that is down": (
+            "set groups G interfaces PORT disable\nset apply-groups G",
+            "interfaces et-0/0/1 disable",
+        ),
+        "range with an MTU": (
+            "set interfaces interface-range R member-range et-0/0/0 to et-0/0/9\n"
+            "set interfaces interface-range R mtu 1500",
+            "interfaces interface-range R mtu 1500",
+        ),
+        "range with flow control": (
+            "set interfaces interface-range R member PORT\nset interfaces interface-range R ether-options flow-control",
+            "interfaces R ether-options flow-control",
+        ),
+        "class of service of a range": (
+            "set interfaces interface-range R member PORT\n"
+            "set class-of-service interfaces R unit * classifiers dscp default",
+            "class-of-service interfaces R unit * classifiers dscp default",
+        ),
+        "expanded range with an MTU": (
+            "set interfaces interface-range R member PORT\nset interfaces interface-range R mtu 1500\n"
+            "EXPANDED: set interfaces PORT mtu 1500",
+            "1486",
+        ),
+        "filter of a VLAN": (
+            "set firewall family ethernet-switching filter F term T then forwarding-class sailloft-tc0-pri0\n"
+            "set vlans V forwarding-options filter input F",
+            "firewall family ethernet-switching filter F term T then forwarding-class sailloft-tc0-pri0",
+        ),
+        "filter of all that is forwarded": (
+            "set firewall family inet filter F term T then policer P\n"
+            "set forwarding-options family inet filter input F",
+            "firewall family inet filter F term T then policer P",
+        ),
+        "filter between VLANs": (
+            "set firewall family inet filter F term T then dscp 0\n"
+            "set interfaces irb unit 10 family inet filter input F",
+            "firewall family inet filter F term T then dscp 0",
+        ),
+        "class of service between VLANs": (
+            "set class-of-service interfaces irb unit 10 rewrite-rules dscp default",
+            "class-of-service interfaces irb unit 10 rewrite-rules dscp default",
+        ),
+        "chassis' speed of several ports": ("set chassis fpc 0 pic 0 port-range 0 3 speed 100g", "100 Gbit/s"),
         "flow control": (
             "set interfaces PORT ether-options flow-control",
             "interfaces et-0/0/1 ether-options flow-control",
@@ -245,6 +306,10 @@ EXAMPLES = {
             {"ACL_TABLE": {"T": {"type": "L3", "ports": ["PORT"]}}, "ACL_RULE": {"T|R": {"DSCP_ACTION": "0"}}},
             "ACL_RULE DSCP_ACTION 0",
         ),
+        "DSCP by access list of a VLAN": (
+            {"ACL_TABLE": {"T": {"type": "L3", "ports": ["Vlan10"]}}, "ACL_RULE": {"T|R": {"DSCP_ACTION": "0"}}},
+            "ACL_RULE DSCP_ACTION 0",
+        ),
         "redirection by access list": (
             {
                 "ACL_TABLE": {"T": {"type": "L3", "ports": ["PORT"]}},
@@ -289,6 +354,13 @@ EXAMPLES = {
             {
                 "acl": {"A": {"type": "ipv4", "rule": {"10": {"action": {"set": {"dscp": 0}}}}}},
                 "interface": {"PORT": {"acl": {"A": {"inbound": {}}}}},
+            },
+            "acl A rule 10 action set dscp 0",
+        ),
+        "DSCP by access list of a VLAN": (
+            {
+                "acl": {"A": {"type": "ipv4", "rule": {"10": {"action": {"set": {"dscp": 0}}}}}},
+                "interface": {"vlan10": {"type": "svi", "acl": {"A": {"inbound": {}}}}},
             },
             "acl A rule 10 action set dscp 0",
         ),
@@ -401,11 +473,71 @@ EXAMPLES = {
             lambda reading: with_rule(reading, {"limit": {"rate": 10, "per": "second", "inv": True}}, {"drop": None}),
             "nftables postrouting limit drop",
         ),
+        "acceptance up to a rate": (
+            lambda reading: with_rules(reading, [LIMIT, {"accept": None}], [{"drop": None}]),
+            "nftables postrouting limit drop",
+        ),
+        "rate by a policy": (
+            lambda reading: with_rules(reading, [LIMIT, {"accept": None}], policy="drop"),
+            "nftables postrouting limit drop",
+        ),
+        "rate by another chain": (
+            lambda reading: with_rules(reading, [LIMIT, {"jump": {"target": "d"}}], other=[{"drop": None}]),
+            "nftables postrouting limit drop",
+        ),
+        "rate in another chain": (
+            lambda reading: with_rules(
+                reading,
+                [{"vmap": {"key": {"meta": {"key": "oif"}}, "data": {"set": [["eth0", {"goto": {"target": "d"}}]]}}}],
+                [{"drop": None}],
+                other=[LIMIT, {"accept": None}],
+            ),
+            "nftables postrouting limit drop",
+        ),
+        "rate by iptables": (
+            lambda reading: with_rules(reading, [extension("match", "hashlimit"), {"drop": None}]),
+            "nftables postrouting limit drop",
+        ),
+        "quota by iptables": (
+            lambda reading: with_rules(
+                reading, [extension("match", "quota"), {"accept": None}], [extension("target", "REJECT")]
+            ),
+            "nftables postrouting limit drop",
+        ),
+        "rate of a bridge": (
+            lambda reading: with_rules(reading, [LIMIT, {"drop": None}], hook="input", family="bridge"),
+            "nftables bridge_input limit drop",
+        ),
+        "DSCP on the bridge of a port": (
+            lambda reading: [
+                reading["links"][0].update(master="br0"),
+                reading["links"].append({"ifname": "br0", "mtu": 9100, "flags": ["UP"]}),
+                with_rule(
+                    reading,
+                    {"match": {"op": "==", "left": {"meta": {"key": "oifname"}}, "right": "br0"}},
+                    {"mangle": {"key": {"payload": {"protocol": "ip", "field": "dscp"}}, "value": "cs1"}},
+                ),
+            ],
+            "nftables postrouting set ip dscp",
+        ),
+        "shaper between VLANs": (
+            lambda reading: [
+                reading["links"][0].update(master="br0"),
+                reading["links"].append({"ifname": "br0", "mtu": 9100, "flags": ["UP"]}),
+                reading["links"].append({"ifname": "vlan10", "link": "br0", "mtu": 9100, "flags": ["UP"]}),
+                reading["qdiscs"].append({"kind": "tbf", "handle": "9:", "root": True, "dev": "vlan10"}),
+            ],
+            "qdisc tbf",
+        ),
         "nftables, which are not read": (
             lambda reading: reading.update(nftables=None),
             "nftables: not read, because the command nft is missing",
         ),
         "old iptables": (lambda reading: reading.update(tables="ip_tables_names:mangle"), "ip_tables mangle"),
+        "filter of old iptables": (
+            lambda reading: reading.update(tables="ip6_tables_names:filter"),
+            "ip6_tables filter",
+        ),
         "member of a bond": (
             lambda reading: [
                 link.update(flags=["UP", "SLAVE"], master="bond0")
@@ -443,6 +575,13 @@ HARMLESS = {
         "set firewall family inet filter F term T then accept\nset interfaces PORT unit 0 family inet filter input F",
         "set class-of-service host-outbound-traffic forwarding-class best-effort",
         "set interfaces et-0/0/9 disable",
+        "set groups re0 interfaces em0 unit 0 family inet mtu 1500\nset apply-groups re0",
+        "set interfaces interface-range R member PORT\nset interfaces interface-range R description mtu",
+        "set interfaces irb unit 10 family inet address 10.0.0.1/24\nset interfaces irb disable",
+        "set chassis fpc 0 pic 0 port-range 4 9 speed 100g\nset chassis fpc 0 pic 0 port-range 0 3 speed 400g",
+        # Statements that act are in the second part only, with the groups and ranges that they are from.
+        "set groups G interfaces <*> mtu 1500\nset apply-groups G\nset interfaces interface-range R mtu 1500\n"
+        "EXPANDED: set interfaces et-0/0/9 mtu 1500",
     ],
     "sonic": [
         {"PORT": {"PORT": {"pfc_asym": "off", "fec": "rs", "description": "shutdown"}}},
@@ -486,6 +625,27 @@ HARMLESS = {
             {"mangle": {"key": {"payload": {"protocol": "ip", "field": "dscp"}}, "value": "cs1"}},
         ),
         lambda reading: with_rule(reading, {"xt": {"type": "target", "name": "DSCP"}}, hook="output"),
+        lambda reading: with_rules(reading, [LIMIT, {"log": None}], [{"drop": None}]),
+        lambda reading: with_rules(reading, [LIMIT, {"accept": None}], other=[{"drop": None}]),
+        lambda reading: with_rules(
+            reading, [{"jump": {"target": "d"}}], other=[LIMIT, {"drop": None}], hook="input", policy="drop"
+        ),
+        lambda reading: with_rules(
+            reading,
+            [
+                {
+                    "match": {
+                        "op": "==",
+                        "left": {"payload": {"protocol": "icmp", "field": "type"}},
+                        "right": "echo-request",
+                    }
+                },
+                LIMIT,
+                {"accept": None},
+            ],
+            policy="drop",
+        ),
+        lambda reading: reading["links"].append({"ifname": "br0", "mtu": 1500, "flags": ["BROADCAST"]}),
     ],
 }
 
@@ -494,7 +654,9 @@ def with_lines(system, statements):
     """Return a configuration with statements, each at its place."""
     text, port = params(system)["running"]["spine1"], next(iter(PORTS[system]))
     if system == "junos":
-        return text + named(statements).replace("PORT", port) + "\n"
+        statements, _mark, expanded = named(statements).replace("PORT", port).partition("EXPANDED: ")
+        written = f"{text}{statements}\n"
+        return f"{written}# inherit\n{answered(f'{text}{expanded}')}" if expanded else written
     places = {
         "PORT": f"interface {port}",
         "PROFILE": "qos profile ",
@@ -514,6 +676,12 @@ def with_lines(system, statements):
         else:
             added_at_end.append(statement)
     return "\n".join([*added_at_end, *lines, ""])
+
+
+def answered(text):
+    """Return NETCONF's answer with a configuration as set lines."""
+    lines = f"<configuration-set>\n{escape(text)}\n</configuration-set>"
+    return f'<rpc-reply message-id="urn:uuid:1">{lines}</rpc-reply>'
 
 
 def merged(node, added, names):
@@ -569,12 +737,26 @@ def with_action(reading, kind):
     filters[0]["options"]["actions"] = [{"order": 1, "kind": kind}]
 
 
+LIMIT = {"limit": {"rate": 10, "per": "second"}}
+
+
+def extension(kind, name):
+    """Return an extension of iptables as nft shows it."""
+    return {"xt": {"type": kind, "name": name}}
+
+
 def with_rule(reading, *expressions, hook="postrouting"):
     """Add a rule in the form of nft -j list ruleset."""
-    place = {"family": "inet", "table": "t"}
-    chain = {**place, "name": "c", "type": "filter", "hook": hook, "prio": -150, "policy": "accept"}
-    rule = {**place, "chain": "c", "expr": list(expressions)}
-    reading["nftables"] = {"nftables": [{"metainfo": {}}, {"chain": chain}, {"rule": rule}]}
+    with_rules(reading, list(expressions), hook=hook)
+
+
+def with_rules(reading, *rules, other=(), hook="postrouting", family="inet", policy="accept"):
+    """Add the rules of a chain with a hook, and the rule of the chain d without one."""
+    place = {"family": family, "table": "t"}
+    chain = {**place, "name": "c", "type": "filter", "hook": hook, "prio": -150, "policy": policy}
+    listed = [{"rule": {**place, "chain": "c", "expr": rule}} for rule in rules]
+    listed.append({"rule": {**place, "chain": "d", "expr": list(other)}})
+    reading["nftables"] = {"nftables": [{"metainfo": {}}, {"chain": chain}, {"chain": {**place, "name": "d"}}, *listed]}
 
 
 def with_reading(change):

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 from patched_sonic import apply, jsonpatch, patch
+from planned_switches import planned_as_read
 from refusals import refuses
 from sonic_configs import default_config
 
@@ -77,7 +78,7 @@ def request(asic, config, ports, policy=None):
 
 
 def plan_of(*args, **kwargs):
-    return configs.wanted_and_seen(request(*args, **kwargs), to_change=True).wanted["leaf1"]
+    return planned_as_read(request(*args, **kwargs))["leaf1"]
 
 
 @pytest.mark.parametrize("name", IMAGES)

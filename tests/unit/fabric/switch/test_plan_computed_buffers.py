@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from messages import Mentions
 from patched_sonic import jsonpatch
 from refusals import refuses
 from sonic_configs import dynamic_config
@@ -47,7 +48,7 @@ def request(text, **settings):
 
 
 def plan_of(text, **settings):
-    return configs.wanted_and_seen(request(text, **settings), to_change=True)[0]["leaf1"]
+    return configs.wanted_and_seen(request(text, **settings))[0]["leaf1"]
 
 
 def text_of(config, xoff=XOFF):
@@ -86,6 +87,9 @@ def test_headroom_that_was_not_read_is_not_as_wanted(dumped):
     after = applied(text_of(dynamic_config(NAMES)), plan_of(text_of(dynamic_config(NAMES))))
     (difference,) = differences_of(f"{json.dumps(after)}\n{dumped}")
     assert (difference["ports"], difference["seen"]) == (list(NAMES), "not read")
+    asked = {**request(f"{json.dumps(after)}\n{dumped}"), "nics": {}, "nics_wanted": {}, "backup_path": None}
+    (_all_have_it, remark) = rollout.planned(asked, check_mode=True, diff_mode=False)["table"]
+    assert remark == Mentions("leaf1", "headroom", "not read")
 
 
 def test_headroom_that_is_too_small_is_named_with_its_ports():
@@ -103,7 +107,7 @@ def test_an_image_whose_formula_is_below_the_floor_gets_a_longer_cable():
         port["speed"] = "100000"
     ports = {port: {"speed_gbit_s": 100, "cable_m": 3} for port in NAMES}
     text = json.dumps(config)
-    wanted = configs.wanted_and_seen(request(text, asic="spectrum", ports=ports), to_change=True).wanted["leaf1"]
+    wanted = configs.wanted_and_seen(request(text, asic="spectrum", ports=ports)).wanted["leaf1"]
     (cable,) = {qos.cable_m for qos in wanted.ports.values()}
     assert 3 < cable < 10
     spectrum, floor = ASICS["spectrum"], thresholds.floor_bytes(100, 3, 9100)

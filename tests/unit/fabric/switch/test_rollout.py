@@ -203,7 +203,7 @@ def test_a_lossless_class_is_refused_on_linux_before_a_backup_is_written(tmp_pat
     reading = {"links": [{"ifname": "p1", "mtu": 1500}], "qdiscs": [], "filters": {"p1": []}, "sysctl": {}}
     with pytest.raises(FabricError) as refused:
         planned({"sw01": json.dumps(reading)}, LOSSLESS, switches=switches, backup_path=str(tmp_path))
-    assert refused.value.subject == "switch sw01"
+    assert refused.value.subject == "sw01"
     assert all(fact in str(refused.value) for fact in ("class roce", "linux", "PFC", "roce_policy", "roce_switches"))
     assert list(tmp_path.iterdir()) == []
 

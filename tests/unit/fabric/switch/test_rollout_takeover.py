@@ -19,6 +19,7 @@ from junos_switch import commit
 from messages import Mentions
 from nvue_server import merge
 from nxos_switch import apply
+from planned_switches import planned_as_read
 from refusals import refuses
 from sonic_configs import default_config
 from switches import OWN_ASICS
@@ -206,7 +207,7 @@ def test_thresholds_without_known_bytes_are_named_by_path_proof_and_comparison(s
 
 
 def test_thresholds_in_percent_are_of_the_inventorys_queue():
-    port = configs.wanted_and_seen(request("junos", JUNOS), to_change=True).seen["leaf1"].ports["et-0/0/0"]
+    port = configs.wanted_and_seen(request("junos", JUNOS)).seen["leaf1"].ports["et-0/0/0"]
     ecn = port.queues[4].ecn
     assert (ecn.minimum_bytes, ecn.maximum_bytes, port.queues[4].unknown_ecn) == (5_000_000, 8_500_000, None)
     alone = SYSTEMS["junos"].parse(JUNOS, "leaf1").ports["et-0/0/0"].queues[4]
@@ -241,7 +242,7 @@ def large(text: str, queue_buffer_bytes: int = 10_000_000) -> Any:
     ports = {f"et-0/0/{number}": {"speed_gbit_s": 800, "cable_m": 3} for number in range(64)}
     asked["switches"]["leaf1"] = {"system": "junos", "asic": "tomahawk5", "ports": ports}
     asked["switches"]["leaf1"]["queue_buffer_bytes"] = queue_buffer_bytes
-    return configs.wanted_and_seen(asked, to_change=True).wanted["leaf1"]
+    return planned_as_read(asked)["leaf1"]
 
 
 @pytest.mark.parametrize(
@@ -278,9 +279,9 @@ def test_headroom_of_partitions_is_checked_by_the_least_or_the_users_number():
         asked["switches"]["leaf1"]["ports"] = {
             f"et-0/0/{number}": {"speed_gbit_s": 400, "cable_m": 5} for number in range(2)
         }
-        configs.wanted_and_seen(asked, to_change=True)
+        planned_as_read(asked)
     del asked["switches"]["leaf1"]["headroom"]
-    assert configs.wanted_and_seen(asked, to_change=True).wanted["leaf1"].shares == BufferShares(90, 1)
+    assert planned_as_read(asked)["leaf1"].shares == BufferShares(90, 1)
 
 
 @pytest.mark.parametrize(
@@ -331,6 +332,49 @@ def test_a_comparison_names_a_switch_that_cannot_be_read_beside_the_others():
     assert (found["ports"], found["message"], compared["as_wanted"]) == ([], Mentions("leaf2"), False)
     assert others == configs.compared(request("eos", EOS))["differences"]["leaf1"]
     assert "leaf2" not in compared["not_held"]
+
+
+# What is appended to leaf2's configuration for Junos, and a fact of the refusal.
+REFUSED = {
+    "plan": (parts((0, 10), 66), "shared-buffer"),
+    "change": (
+        f"# inherit\n<configuration-set>\n{JUNOS}set forwarding-options enhanced-hash-key inet no-protocol\n"
+        "</configuration-set>\n",
+        "enhanced-hash-key",
+    ),
+}
+
+
+def with_refused(kind: str) -> dict[str, Any]:
+    asked = both(f"{JUNOS}{REFUSED[kind][0]}")
+    asked["switches"]["leaf2"] = request("junos", "")["switches"]["leaf1"]
+    return asked
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_switch_that_cannot_be_changed_to_the_policy_stops_neither_check_mode_nor_a_limited_run(kind, tmp_path):
+    asked, fact = with_refused(kind), REFUSED[kind][1]
+    alone = rollout.planned(request("eos", EOS), True, True)
+    shown = rollout.planned(asked, True, True)
+    assert ([stage["switches"] for stage in shown["stages"]], shown["whole"]) == ([["leaf1"]], alone["whole"])
+    assert shown["unread"] == Mentions("leaf2", fact, "--limit", "all:!leaf2")
+    with refuses("leaf2", fact, "--limit", "all:!leaf2"):
+        rollout.planned({**asked, "backup_path": str(tmp_path / "backups")}, False, False)
+    assert not list(tmp_path.iterdir())
+    del asked["running"]["leaf2"]
+    assert rollout.planned(asked, False, False)["whole"] == alone["whole"]
+
+
+def test_a_switch_that_cannot_be_planned_fails_with_the_refusal_beside_the_others():
+    asked, fact = with_refused("plan"), REFUSED["plan"][1]
+    compared = configs.compared(asked)
+    assert [fact in found["message"] for found in compared["differences"]["leaf2"]] == [True]
+    assert compared["differences"]["leaf1"] == configs.compared(request("eos", EOS))["differences"]["leaf1"]
+    failed = [claim for claim in prove(asked)[0].claims if claim.holds is False]
+    assert {claim.claim.split(":")[0] for claim in failed if "lossless" in str(claim.seen)} == {"leaf2"}
+    assert any(claim.claim.startswith("leaf1:") for claim in failed)
+    path = report.checked({**asked, "paths": [], "rdma_class": None, "thresholds": True})
+    assert any(found["where"] == "leaf2" and "lossless" in found["seen"] for found in path["faults"])
 
 
 def test_configurations_are_parsed_only_if_all_can_be_read():

@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import switches
 from messages import raises
+from refusals import refuses
 from switches import LOSSY, NO_QOS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
 
 PORT = "et-0/0/1"
@@ -80,6 +83,45 @@ def test_settings_of_all_ports_are_deleted_if_the_port_has_none_of_its_own(line,
     assert changes(line, wanted) == ([f"delete {line}"] if deleted else [])
 
 
+INHERITED = "# inherit\n<rpc-reply><configuration-set>\n{}</configuration-set></rpc-reply>"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "forwarding-options enhanced-hash-key inet no-l4-source-port",
+        f"interfaces {PORT} unit 0 family inet mtu 1500",
+        f"{COS} {PORT} unit 0 classifiers dscp other",
+    ],
+)
+def test_a_line_that_is_inherited_is_refused_because_it_cannot_be_deleted_there(line):
+    text = junos.render(switch())
+    reading = f"{text}set apply-groups G\n{INHERITED.format(f'{text}set {line}')}"
+    with refuses(f"leaf1: {line}", "group", "interface-range"):
+        junos.remediation(reading, switch())
+
+
+def test_a_line_that_is_inherited_is_not_set_again():
+    text = junos.render(switch())
+    shorter = "\n".join(line for line in text.splitlines() if " mtu " not in line)
+    assert junos.remediation(f"{shorter}\n{INHERITED.format(text)}", switch()) == ""
+    assert junos.remediation(shorter, switch()) == f"set interfaces {PORT} mtu 9114\n"
+
+
+def test_a_backup_is_what_is_written_and_so_is_what_is_restored():
+    text, empty = junos.render(switch()), "set system host-name <*>&\n"
+    reading = f"{empty}{INHERITED.format(text.replace('<', '&lt;'))}"
+    assert junos.JUNOS.configuration(reading) == empty
+    assert junos.parse(reading, "leaf1") == junos.parse(text, "leaf1")
+    assert junos.restoration(empty, reading, "leaf1") == ""
+    assert junos.restoration(reading, empty, "leaf1") == ""
+
+
+def test_the_role_separates_the_parts_of_a_reading_by_the_same_line():
+    tasks = (Path(__file__).parents[4] / "roles/roce_switch/tasks/junos/read.yml").read_text("utf-8")
+    assert f"'{INHERITED.splitlines()[0]}\\n' ~" in tasks
+
+
 def test_an_object_of_ours_that_is_not_wanted_is_deleted_once_and_as_a_whole():
     old = [
         "class-of-service schedulers sailloft-01234567 priority low",
@@ -138,3 +180,14 @@ def test_partitions_are_at_least_as_large_as_planned(running, shares, enough):
         return
     with pytest.raises(FabricError, match="but the plan assumes"):
         junos.remediation(running, wanted)
+
+
+def test_a_switch_is_as_in_its_backup_whatever_its_groups_are(tmp_path):
+    """A backup has a group as it is written, a reading also what ports inherit from it."""
+    backup = f"set apply-groups G\nset groups G interfaces <*> mtu 9000\nset interfaces {PORT} unit 0\n"
+    reading = f"{backup}{INHERITED.format(f'set interfaces {PORT} mtu 9000')}"
+    backups.write(str(tmp_path), {"leaf1.junos": backup})
+    given = {"switches": {"leaf1": {"system": "junos"}}, "running": {"leaf1": reading}, "backup_path": None}
+    for source in ({"restore_path": str(tmp_path)}, {"restore_path": None, "backup": {"leaf1": reading}}):
+        result = rollout.restored({"backup": None, **given, **source}, check_mode=True)
+        assert (result["as_before"], result["changes"]) == ({"leaf1": True}, {})

@@ -315,29 +315,41 @@ nft add rule inet t post meta priority set 1:3
 nft add rule inet t post limit rate over 10 mbytes/second drop
 nft add rule inet t post limit rate 1/second accept
 nft add rule inet t out ip dscp set cs2
+ip link add br0 type bridge
+ip link set p1 master br0
+nft add chain inet t pass '{ type filter hook forward priority filter; }'
+nft add chain inet t lose
+nft add rule inet t pass oifname br0 limit rate 10/second jump lose
+nft add rule inet t pass tcp dport 22 limit rate 1/second accept
+nft add rule inet t pass ip saddr vmap '{ 10.0.0.1 : jump lose }'
+nft add rule inet t lose quota over 1 mbytes drop
+nft add rule inet t out limit rate 1/second drop
 """
 
 
 def test_rules_of_nftables_are_read(namespace):
     process = run_in(namespace, RULES)
     if process.returncode and shutil.which("nft"):
-        pytest.skip(f"this kernel lacks nf_tables: {process.stderr}")
+        pytest.skip(f"this kernel lacks nf_tables or bridges: {process.stderr}")
     assert [(override.statement, override.ports) for override in overrides_in(namespace)] == [
         ("nftables postrouting set ip dscp", ("p1",)),
         ("nftables postrouting set ip6 dscp", ()),
         ("nftables postrouting set @nh bits", ()),
         ("nftables postrouting set meta priority", ()),
         ("nftables postrouting limit drop", ()),
+        ("nftables forward limit drop", ("p1",)),
+        ("nftables forward limit drop", ()),
     ]
 
 
 def test_targets_of_iptables_are_read(namespace):
     commands = ["-o p1 -j DSCP --set-dscp 8", "-j CLASSIFY --set-class 1:3", "-j TOS --set-tos 8", "-j ACCEPT"]
+    commands.append("-m hashlimit --hashlimit-above 9/sec --hashlimit-name x -j DROP")
     process = run_in(namespace, "".join(f"iptables-nft -t mangle -A POSTROUTING {command}\n" for command in commands))
     if process.returncode and shutil.which("iptables-nft"):
         pytest.skip(f"this kernel lacks nf_tables: {process.stderr}")
     assert [override.statement for override in overrides_in(namespace)] == [
-        f"nftables postrouting xt {target}" for target in ("DSCP", "CLASSIFY", "TOS")
+        f"nftables postrouting {action}" for action in ("xt DSCP", "xt CLASSIFY", "xt TOS", "limit drop")
     ]
     without_nft = run_in(
         namespace,

@@ -169,6 +169,26 @@ def test_check_mode_shows_the_other_switches_and_a_limited_run_changes_them(fabr
     assert (status, set(changed(output).values())) == (0, {0}), output
 
 
+def test_check_mode_shows_the_other_switches_where_devices_do_not_answer_and_a_run_changes_nothing(fabric):
+    inventory = json.loads((fabric.path / "inventory.json").read_text())
+    gone = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_common_args": "-o ConnectTimeout=2"}
+    inventory["roce_hosts"] = {"hosts": {"gpu01": {"roce_host_nics": {"mlx5_0": {"speed_gbit_s": 400}}, **gone}}}
+    (fabric.path / "inventory.json").write_text(json.dumps(inventory))
+    (fabric.leaf1 / "down").touch()
+    before = copy.deepcopy(fabric.nvue.applied)
+    status, output = fabric.play("--check", "--diff", policy=LOSSLESS)
+    assert status != 0
+    assert {name: changed(output)[name] for name in ("leaf1", "leaf2", "gpu01")} == {"leaf1": 0, "leaf2": 1, "gpu01": 0}
+    assert "1. switches have their classes, queues and headroom: leaf2" in output
+    last = " ".join(output[output.index("Report an error") :].split())
+    assert [fact for fact in ("leaf1 cannot be reached", "gpu01 cannot be reached", "port 1") if fact not in last] == []
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status != 0
+    assert "leaf1 cannot be reached" in " ".join(output.split())
+    assert fabric.nvue.applied == before
+    assert not (fabric.path / "backups").exists()
+
+
 def test_an_api_that_refuses_the_login_is_named(fabric):
     status, output = fabric.play("-e", "roce_switch_api_user=nobody", policy=LOSSLESS)
     assert status != 0

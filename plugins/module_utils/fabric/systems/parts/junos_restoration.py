@@ -11,6 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     HASH,
     Line,
     set_lines,
+    written,
 )
 
 PLAIN = re.compile(r'[^\s\[\]"#;{}]+')  # a word that needs no quotes
@@ -22,8 +23,8 @@ def restoration(backup: str, running: str, name: str) -> str:
     An object that ``backup`` lacks is deleted whole, because deleting its statements would leave it, empty. The
     partitions of the buffer stay as they are, because no policy changes them.
     """
-    former, formerly_inactive = set_lines(backup, name)
-    lines, inactive = set_lines(running, name)
+    former, formerly_inactive = set_lines(written(backup), name)
+    lines, inactive = set_lines(written(running), name)
     wanted, existing = dict.fromkeys(filter(_is_of_policy, former)), dict.fromkeys(filter(_is_of_policy, lines))
     unwanted = [line for line in existing if line not in wanted]
     kept_paths = {
