@@ -276,10 +276,8 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     running = {} if only_checks else _configurations(running_texts(params["running"]), switches)
     parsed = parse_running(running, switches)
     if path:
-        specs = {
-            name: Settings(FabricError, f"switch {name}", switches[name]).data
-            for name in (switches if only_checks else running)
-        }
+        names = switches if only_checks else running
+        specs = {name: Settings(FabricError, f"switch {name}", switches[name]).data for name in names}
         backup = backups.read(path, {name: str(spec.get("system")) for name, spec in specs.items()})
     else:
         readings = running_texts(params["backup"])
