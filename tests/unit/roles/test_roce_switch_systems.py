@@ -56,7 +56,7 @@ def play(
     tasks = [
         {
             "when": "inventory_hostname in ['good', 'garbage']",
-            "block": [role(f"{system}/read", check_mode=True), facts(__roce_switch_backup="{{ roce_switch_running }}")],
+            "block": [role("read", check_mode=True), facts(__roce_switch_backup="{{ roce_switch_running }}")],
             "rescue": [facts(said_read=error)],
         },
         {
@@ -108,6 +108,7 @@ def play(
         "ansible_connect_timeout": 120,
         "ansible_python_interpreter": sys.executable,
         "roce_switch_system": system,
+        "roce_switch_ports": {},
     }
     (folder / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": common}}))
     (folder / "play.json").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
