@@ -162,7 +162,14 @@ def read_policy(variable: Mapping[str, Any] | None) -> Policy:
     default = _default(record.part("default"), left_percent)
     path_mtu = record.value("path_mtu_bytes", values.among(*PATH_MTUS_BYTES), 4096)
     minimum_mtu = path_mtu + ROCE_HEADER_BYTES
-    mtu = record.value("mtu_bytes", values.within(minimum_mtu, MOST_IP_MTU_BYTES), max(9000, minimum_mtu))
+    least_mtu = PATH_MTUS_BYTES[0] + ROCE_HEADER_BYTES
+    mtu = record.value("mtu_bytes", values.within(least_mtu, MOST_IP_MTU_BYTES), max(9000, minimum_mtu))
+    if mtu < minimum_mtu:
+        largest = max(size for size in PATH_MTUS_BYTES if size + ROCE_HEADER_BYTES <= mtu)
+        raise record.refuse(
+            f"mtu_bytes {mtu} is less than the {minimum_mtu} bytes of a packet with path_mtu_bytes {path_mtu}",
+            f"set path_mtu_bytes: {largest}, or mtu_bytes to at least {minimum_mtu}",
+        )
     switch_mtu = record.value("switch_mtu_bytes", values.within(mtu, MOST_IP_MTU_BYTES), max(9100, mtu))
     fields = record.data.get("ecmp_fields", list(ECMP_FIELDS))
     if not isinstance(fields, list) or any(field not in ECMP_FIELDS for field in fields) or "source_port" not in fields:
