@@ -39,6 +39,7 @@ from timed import ROOT, controller_s
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers import lossless_bytes
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs
@@ -115,7 +116,7 @@ def fabric(groups: int) -> tuple[dict[str, Any], dict[str, Any]]:
             down, up, ends = {}, {}, {}
             for at in range(SPREAD):
                 host, nic = f"gpu-{group}-{number // 2 * SPREAD + at}", f"mlx5_{number % 2}"
-                hosts.setdefault(host, {})[nic] = {"speed_gbit_s": 400}
+                hosts.setdefault(host, {})[nic] = {"speed_gbit_s": 400, "cable_m": 3}
                 down[f"Ethernet{at + 1}"] = {"speed_gbit_s": 400, "cable_m": 3, "peer": {"host": host, "port": nic}}
                 up[f"Ethernet{SPREAD + at + 1}"] = {
                     "speed_gbit_s": 800,
@@ -147,7 +148,7 @@ def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
         interface="eth0",
         trust="dscp",
         dscp_to_priority=tuple(priority[each] for each in policy.dscp_to_class()),
-        priority_to_class=tuple({each: at for at, each in priority.items()}.get(at) for at in range(8)),
+        priority_to_class=tuple({each: at for at, each in priority.items()}.get(at, 0) for at in range(8)),
         queues=tuple(queues.get(at) for at in range(8)),
         pfc=(rdma.priority,),
         notification=(rdma.priority,),
@@ -158,7 +159,8 @@ def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
         may_mark=True,
         dcbx_by_host=True,
         priority_to_buffer=tuple(int(at == rdma.priority) for at in range(8)),
-        buffer_bytes=(130944, 130944, *[0] * 6),  # a lossless priority needs a separate buffer, of any size
+        buffer_bytes=(130944, lossless_bytes(400, 3, policy.ip_mtu_bytes), *[0] * 6),
+        cable_m=3,
     )
     text = json.dumps(asdict(nic))
     return {host: {name: {**json.loads(text), "name": name} for name in nics} for host, nics in hosts.items()}

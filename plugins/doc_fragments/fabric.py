@@ -26,12 +26,13 @@ options:
   hosts:
     description:
       - C(roce_host_nics) by host, as M(sailloft.fleet.roce_switch_config) takes it. A NIC without C(cable_m) keeps the
-        ingress buffers of its driver, so there is no claim about its own buffer for RoCE.
+        ingress buffers of its driver, so there is no claim about its own buffer for RoCE. A NIC that is missing here
+        has speed and cable of the switch's port at the other end.
     type: dict
   guests:
     description: >-
-      By guest, the host that it runs on (C(gpu_guest_host)), or names of guests. The NIC of a guest, a VF with the MAC
-      of one of that host, is followed over its physical function to the port.
+      By guest, the host that it runs on (C(gpu_guest_host)), or names of guests. The NIC of a guest, with the MAC of
+      a VF or NIC of that host, is followed over its physical function to the port.
     type: dict
     default: {}
 """

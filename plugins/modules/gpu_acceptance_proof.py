@@ -53,6 +53,13 @@ options:
     type: list
     elements: dict
     default: []
+  counters:
+    description:
+      - RV(sailloft.fleet.roce_counters_info#module:differences) of the sending and of the receiving node while the
+        rails were measured. RoCE must not have lost packets then.
+    type: list
+    elements: dict
+    default: []
   baseline:
     description: The JSON file of an earlier proof of this kind.
     type: path
@@ -125,7 +132,8 @@ def proof(params: dict[str, Any]) -> Proof:
         f"acceptance-{params['name']}",
         f"Measured on {params['name']}",
         params["name"],
-        judge.claims(results, baseline(params["baseline"]) if params["baseline"] else None),
+        judge.claims(results, baseline(params["baseline"]) if params["baseline"] else None)
+        + judge.of_counters(params["rails"], params["counters"]),
     )
 
 
@@ -153,6 +161,7 @@ def main() -> None:
             "nccl": {"type": "dict", "required": True},
             "nccl_nodes": {"type": "dict", "required": True},
             "rails": {"type": "list", "elements": "dict", "default": []},
+            "counters": {"type": "list", "elements": "dict", "default": []},
             "baseline": {"type": "path"},
         },
         supports_check_mode=True,

@@ -13,9 +13,11 @@ description:
   - Follows a packet from the application's ToS byte through its NIC, every switch that it may pass, and the receiver,
     and the receiver's CNP back to the sender. All settings are those that were read back, not those that were
     configured.
+  - A NIC whose settings for RoCE are right is compared with the whole plan of M(sailloft.fleet.roce_host).
   - Each fault has its consequence. Faults are in the order in which packets pass them, so the first fault is the first
     broken hop.
-  - With PFC, a cycle of links that can wait for each other's pauses is also a fault.
+  - With PFC, a cycle of links that can wait for each other's pauses is also a fault; without O(paths), so is a NIC
+    that is the end of no link.
   - It contacts no device. Run it once, on the controller.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads, sailloft.fleet.fabric]
 options:
@@ -50,7 +52,8 @@ options:
     description: The class of the policy to follow. All classes by default.
     type: str
   thresholds:
-    description: Whether to compare ECN thresholds and headroom with those that are computed for each port.
+    description: >-
+      Whether to compare ECN thresholds, headroom and the buffers of NICs with those that are computed for each port.
     type: bool
     default: true
   name:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import field_title
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
@@ -45,7 +46,7 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
         claims_made += [
             Claim(
                 "configuration",
-                f"{claim}: {', '.join(difference['ports']) or 'the switch'}: {difference['what']}",
+                ": ".join(filter(None, (name, difference["what"], fold(difference["ports"])))),
                 difference["wanted"],
                 difference["seen"],
                 False,

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading
 
@@ -14,11 +16,22 @@ MANY = 3
 FAILURES, COLUMNS = 5, 80
 
 
+class _Failure(NamedTuple):
+    """A line about ``number`` claims that fail; ``subject`` is what they are about."""
+
+    head: str
+    values: str = ""
+    source: str = ""
+    reason: str = ""
+    subject: str = ""
+    number: int = 1
+
+
 def table(proof: Proof, page: str = "") -> list[str]:
     """Return the lines of the table: the counts by layer, each claim that fails, and why others do not apply.
 
-    ``page`` is the name of the proof's page. With it, the table fits a screen and refers to the page: the first claims
-    that fail, one line each, and one line for those that do not apply.
+    ``page`` is the name of the proof's page. With it, the table fits a screen and refers to the page: the first claim
+    that fails of each of the first subjects, such as "leaf1" of "leaf1: ...", and one line for those that do not apply.
     """
     counts = proof.counts
     lines = [proof.title, f"  {'':<14}{'holds':>6}{'fails':>7}{'n/a':>6}"]
@@ -32,15 +45,21 @@ def table(proof: Proof, page: str = "") -> list[str]:
         for failure in _failures(heading(layer), [claim for claim in claims if claim.holds is False])
     ]
     if page:
-        lines.extend(_cut(f"{head}: {values}" if values else head) for head, values, *_rest in failures[:FAILURES])
-        if len(failures) > FAILURES:
-            lines.append(f"FAILS {len(failures) - FAILURES} more; see {page}")
+        subjects: dict[str, list[_Failure]] = {}
+        for failure in failures:
+            subjects.setdefault(failure.subject, []).append(failure)
+        listed = list(subjects.values())[:FAILURES]
+        lines.extend(_cut(of_subject) for of_subject in listed)
+        others = counts.failed - sum(failure.number for of_subject in listed for failure in of_subject)
+        if others:
+            lines.append(f"FAILS {others} more; see {page}")
         if counts.not_applicable:
             lines.append(f"n/a   {counts.not_applicable} claims do not apply here; the reasons are in {page}")
     else:
-        for head, values, source, reason in failures:
-            lines.append(head)
-            lines.extend(f"      {text}" for text in (f"{values} in {source}" if values else "", reason) if text)
+        for failure in failures:
+            lines.append(failure.head)
+            values = f"{failure.values} in {failure.source}" if failure.values else ""
+            lines.extend(f"      {text}" for text in (values, failure.reason) if text)
         lines.extend(f"n/a x{number} {reason}" for reason, number in _reasons(proof).items())
     if not counts.held and not counts.failed:
         lines.append(NOTHING)
@@ -58,18 +77,24 @@ def first_failure(proof: Proof) -> str:
     )
 
 
-def _failures(layer: str, claims: list[Claim]) -> list[tuple[str, str, str, str]]:
-    """Return the failures of a layer as (claim, values, source, reason).
-
-    If much was not seen (a guest does not answer), only the first is listed.
-    """
+def _failures(layer: str, claims: list[Claim]) -> list[_Failure]:
+    """Return the failures of a layer. If much was not seen (a guest does not answer), only the first is listed."""
     unseen = [claim for claim in claims if claim.seen is None]
     failures = []
     if len(unseen) > MANY:
         text = f"{len(unseen)} claims whose values could not be read, the first: {unseen[0].claim}"
-        failures.append((f"FAILS {layer}: {text}", "", "", ""))
+        failures.append(_Failure(f"FAILS {layer}: {text}", subject=f"unread {layer}", number=len(unseen)))
         claims = [claim for claim in claims if claim.seen is not None]
-    return failures + [(f"FAILS {layer}: {claim.claim}", claim.values, claim.source, claim.reason) for claim in claims]
+    return failures + [
+        _Failure(
+            f"FAILS {layer}: {claim.claim}",
+            claim.values,
+            claim.source,
+            claim.reason,
+            f"{layer}: {claim.claim.partition(': ')[0]}",
+        )
+        for claim in claims
+    ]
 
 
 def _reasons(proof: Proof) -> dict[str, int]:
@@ -81,5 +106,10 @@ def _reasons(proof: Proof) -> dict[str, int]:
     return reasons
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 3]}..."
+def _cut(failures: list[_Failure]) -> str:
+    """Return a line for the first of a subject's failures, with the number of its others."""
+    first, *others = failures
+    number = sum(failure.number for failure in others)
+    rest = f" (and {number} more)" if number else ""
+    line = f"{first.head}: {first.values}" if first.values else first.head
+    return (line if len(line) + len(rest) <= COLUMNS else f"{line[: COLUMNS - 3 - len(rest)]}...") + rest

@@ -21,7 +21,21 @@ def commit(running: str, lines: str) -> str:
             if path[-2] in SINGLE or path[-3:-1] == ["classifiers", "dscp"]:
                 found = [each for each in found if each[1:-1] != path[:-1]]
             found.append(["set", *path])
+    refuse_mixed_queues(found)
     return "\n".join(" ".join(each) for each in found) + "\n"
+
+
+def refuse_mixed_queues(lines: list[list[str]]) -> None:
+    """Fail where a queue has lossless and lossy classes (Juniper, "Defining CoS Forwarding Classes", QFX)."""
+    prefix = ["set", "class-of-service", "forwarding-classes", "class"]
+    words: dict[str, list[str]] = {}
+    for each in lines:
+        if each[:4] == prefix:
+            words.setdefault(each[4], []).extend(each[5:])
+    lossless: dict[str, bool] = {}
+    for name, traits in words.items():
+        queue = traits[traits.index("queue-num") + 1] if "queue-num" in traits else name
+        assert lossless.setdefault(queue, "no-loss" in traits) == ("no-loss" in traits), f"queue {queue} is mixed"
 
 
 # A configuration as an engineer writes it from Juniper's guides: wildcards, lists, aliases, several words per line, and

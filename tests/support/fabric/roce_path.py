@@ -28,13 +28,14 @@ def nic(policy):
     """Return a NIC with the settings of the policy."""
     qos = port_qos(policy)
     priority = {each.traffic_class: each.priority for each in (*policy.classes, policy.cnp, policy.default)}
-    wanted = tuple(each.priority for each in policy.classes)
+    class_of = {each.priority: each.traffic_class for each in (*policy.classes, policy.cnp, policy.default)}
+    wanted = tuple(sorted(each.priority for each in policy.classes))
     return Nic(
         name="mlx5_0",
         interface="eth0",
         trust="dscp",
         dscp_to_priority=tuple(priority[each] for each in policy.dscp_to_class()),
-        priority_to_class=tuple(next((one for one, other in priority.items() if other == at), None) for at in range(8)),
+        priority_to_class=tuple(class_of.get(each, policy.default.traffic_class) for each in range(8)),
         queues=tuple(queue and replace(queue, ecn=None) for queue in qos.queues),
         pfc=qos.pfc,
         notification=wanted,
@@ -46,6 +47,7 @@ def nic(policy):
         dcbx_by_host=True,
         priority_to_buffer=tuple(qos.pfc.index(each) + 1 if each in qos.pfc else 0 for each in range(8)),
         buffer_bytes=(262144, *(159744 if each < len(qos.pfc) else 0 for each in range(7))),
+        cable_m=5,
     )
 
 

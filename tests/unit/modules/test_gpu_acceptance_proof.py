@@ -9,6 +9,7 @@ import json
 import pytest
 import tool_outputs as printed
 from acceptance_runs import board, gpus, rail, ran
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import BARE_METAL
 from ansible_collections.sailloft.fleet.plugins.modules import gpu_acceptance_proof
@@ -84,6 +85,31 @@ def test_a_collective_is_not_judged_unless_the_rate_of_each_port_is_known(prove,
         None,
         "measured, not judged: the rate of a NIC's port is not known",
     )
+
+
+NO_LOSS = {"out_of_sequence": 0, "dropped_by_port": 0, "ecn_marked_received": 7, "pause_received": [0, 0, 0, 5, None]}
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "holds"),
+    [
+        (NO_LOSS, NO_LOSS, [True, True]),
+        (NO_LOSS, {**NO_LOSS, "out_of_sequence": 3}, [True, False]),
+        ({**NO_LOSS, "roce_dropped": 1}, {**NO_LOSS, "dropped_by_port": None}, [False, True]),
+        (dict.fromkeys(NO_LOSS), None, [None]),  # a driver that counts nothing, and a NIC of InfiniBand
+    ],
+)
+def test_the_nics_of_a_measured_rail_must_have_lost_no_packets(prove, sender, receiver, holds):
+    host = board(BARE_METAL)
+    counters = [{"mlx5_0": values} if values else {} for values in (sender, receiver)]
+    rails = [{"run": ran(printed.perftest(394.0), port_gbit_s=400.0), "rail": rail(host)}]
+    claims = [claim for name, claim in prove(rails=rails, counters=counters)[1].items() if "loses" in name]
+    assert [claim["holds"] for claim in claims] == holds
+    if holds[0]:
+        assert claims[0]["reason"] == Mentions("ECN", 7, "pauses", 5)
+    unmeasured = {"status": "not measured", "reason": "it is not installed"}
+    claims = prove(rails=[{**rails[0], "run": unmeasured}], counters=counters)[1]
+    assert not [name for name in claims if "loses" in name]
 
 
 def virtual():

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from nic_policy import LOSSY, NIC, bring
 from switches import policies
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import buffers, mlnx_qos
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, read
@@ -266,6 +270,34 @@ def test_any_policy_holds_after_one_run(host, policy):
         assert seen.priority_to_class[each.priority] == each.traffic_class
     assert seen.pfc == tuple(sorted(each.priority for each in plan.lossless))
     assert sum(queue.bandwidth_percent or 0 for queue in seen.queues if queue) == 100
+
+
+TWO = {"classes": {"roce": {}, "storage": {"dscp": 10, "traffic_class": 4, "bandwidth_percent": 20}}}
+THREE_CLASSES = {"classes": {"roce": {"traffic_class": 1}}, "cnp": {"traffic_class": 2}}
+
+
+@pytest.mark.parametrize(
+    ("recording", "name", "settings", "policy", "class_count"),
+    [
+        ("mlx5-vendor", "mlx5_0", NIC, {}, 8),
+        ("mlx5-upstream", "mlx5_0", NIC, {}, 8),
+        ("mlx5-vendor", "mlx5_0", {}, TWO, 8),
+        ("mlx5-vendor", "mlx5_0", NIC, THREE_CLASSES, 3),
+        ("mlx5-guest", "mlx5_0", {}, {}, 8),
+    ],
+)
+def test_what_a_run_leaves_is_what_the_path_expects(host, recording, name, settings, policy, class_count):
+    system = host(recording)
+    for interface in system.dcb.values():
+        interface.ets["ets_cap"] = class_count
+    reading = json.loads(json.dumps(bring(system, {name: settings}, policy).facts["nics"][name]))
+    seen = seen_of(name, reading, {}, None if settings else "without cable_m the driver keeps its buffers")
+    request = NicRequest(**settings)
+    assert list(nic_checks.as_planned(seen, request, read_policy(policy))) == []
+    other_mtu = replace(seen, nic=replace(seen.nic, ip_mtu_bytes=8000))
+    assert [finding.claim for finding in nic_checks.as_planned(other_mtu, request, read_policy(policy))] == [
+        "ip_mtu_bytes"
+    ]
 
 
 # Stages of a fabric's rollout

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from absent_site import ADDED, AbsentSite
 from playing import ROOT, ansible_playbook
-from sonic_configs import ASICS
+from sonic_configs import ASICS, default_config
 
 pytestmark = pytest.mark.fleet
 LONG = pytest.mark.long
@@ -190,22 +190,66 @@ def test_a_first_site_gets_its_virtual_machines_from_the_blocks_of_its_page(tmp_
     assert "train04" in output or "gpu04" in output
 
 
+def block(page: str, first: str) -> str:
+    """Return the one YAML block of a how-to page that begins with ``first``."""
+    text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
+    (content,) = re.findall(rf"```yaml\n({re.escape(first)}.*?)```", text, re.DOTALL)
+    return str(content)
+
+
+def site_of(folder: Path, page: str) -> AbsentSite:
+    """Return a site with the inventory of a how-to page."""
+    site = AbsentSite(folder, "small")
+    for file in site.inventory.rglob("*.yml"):
+        file.unlink()
+    (site.inventory / "hosts.yml").write_text(block(page, "# ~/SITE/hosts.yml"), encoding="utf-8")
+    return site
+
+
 @LONG
 @pytest.mark.parametrize(
     ("page", "playbooks"),
     [
         ("gpu-hosts", "gpu_hosts.yml"),
         ("boot-servers", "boot_servers.yml"),
+        ("roce-fabric", "fabric_config.yml"),
     ],
 )
 def test_the_inventory_of_a_page_works_as_it_stands_there(tmp_path, page, playbooks):
-    text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
-    (inventory,) = re.findall(r"```yaml\n(# ~/SITE/hosts.yml.*?)```", text, re.DOTALL)
-    site = AbsentSite(tmp_path, "small")
-    for file in site.inventory.rglob("*.yml"):
-        file.unlink()
-    (site.inventory / "hosts.yml").write_text(inventory, encoding="utf-8")
+    site = site_of(tmp_path, page)
     for playbook in playbooks.split():
         assert playbook in told(ROOT / f"docs/how-to/{page}.md")
-        status, output = site.check(playbook)
+        status, output = site.check(playbook, arguments=("-e", "vault_switch_password=none"))
         assert status == 0, output
+
+
+@LONG
+def test_the_play_for_hosts_accepts_the_settings_of_nccl_that_its_page_adds(tmp_path):
+    site, play = site_of(tmp_path, "roce-hosts"), tmp_path / "roce_hosts.yml"
+    play.write_text(block("roce-hosts", "# roce_hosts.yml"), encoding="utf-8")
+    text = (ROOT / "docs/how-to/roce-hosts.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^ {4}(roce_host_nccl: .*)$", text, re.MULTILINE)
+    nccl = yaml.safe_load(example)["roce_host_nccl"]
+    for settings, expected in ((nccl, 0), ({**nccl, "NCCL_IB_TC": "0"}, 2)):
+        status, output = site.check(str(play), arguments=("-e", json.dumps({"roce_host_nccl": settings})))
+        assert status == expected, output
+    assert "NCCL_IB_TC" in output
+
+
+@LONG
+def test_a_takeover_compares_saved_configurations_as_its_page_says(tmp_path):
+    site, saved = tmp_path / "site", tmp_path / "saved"
+    for folder in (site / "group_vars", saved):
+        folder.mkdir(parents=True)
+    (site / "hosts.yml").write_text(block("roce-fabric", "# ~/SITE/hosts.yml"), encoding="utf-8")
+    (site / "group_vars/all.yml").write_text(block("roce-takeover", "# group_vars/all.yml"), encoding="utf-8")
+    (tmp_path / "saved.yml").write_text(block("roce-takeover", "# saved.yml"), encoding="utf-8")
+    (saved / "leaf1.json").write_text(json.dumps(default_config()), encoding="utf-8")
+    (saved / "leaf2.conf").write_text("hostname leaf2\ninterface Ethernet1/1\n   mtu 9214\nend\n", encoding="utf-8")
+    arguments = ("-i", str(site), "-e", "vault_switch_password=none", str(tmp_path / "saved.yml"))
+    status, output = ansible_playbook(*arguments, folder=tmp_path, COLUMNS="1000")
+    assert status == 0, output
+    # The MTU and the shares are those of the page's policy.
+    one_line = " ".join(output.split())
+    assert re.search(r"leaf2: Ethernet1/1: [^']*wanted 9202[^']*seen 9214", one_line), output
+    assert re.search(r"leaf1: [^']*wanted 60%", one_line), output

@@ -140,6 +140,18 @@ def test_beside_a_page_the_table_fits_a_screen():
     assert table(proof(HELD, FAILED), "vm1.html")[-1] == "FAILS Hypervisor: 8 VFs: wanted 8, seen 7"
 
 
+def test_beside_a_page_each_subject_has_one_line_with_the_number_of_its_claims():
+    of_leaves = [
+        compare("configuration", f"leaf{leaf}: port {port}", 1, 2, "x") for leaf in range(7) for port in range(10)
+    ]
+    unread = [compare("configuration", f"spine1: setting {number}", 1, None, "x") for number in range(9)]
+    lines = [line for line in table(proof(*of_leaves, *unread), "fabric.html") if line.startswith("FAILS")]
+    assert [sum(line.count(f"leaf{leaf}:") for line in lines) for leaf in range(7)] == [1, 1, 1, 1, 0, 0, 0]
+    assert all("9 more" in line for line in lines if "leaf" in line)
+    assert lines[-1] == Mentions("30")
+    assert max(map(len, lines)) <= 80
+
+
 def test_many_unread_claims_are_summarized_in_one_line():
     unseen = [compare("hypervisor", f"unread {number}", 1, None, "x") for number in range(4)]
     text = "\n".join(table(proof(*unseen, FAILED)))

@@ -166,7 +166,8 @@ class Switch:
     ``least_xoff_bytes``: the headroom that a planned switch must at least compute itself, by port.
 
     ``speeds_gbit_s``: of each port; of a switch as read, where a speed is configured. Only read, never wanted or
-    compared: ``overrides``; ``lags``: the members of each port channel.
+    compared: ``overrides``; ``lags``: the members of each port channel; ``lag_ip_mtu_bytes``: the largest IP packet
+    that each port channel lets pass, where it is known.
     """
 
     name: str
@@ -179,6 +180,7 @@ class Switch:
     overrides: tuple[Override, ...] = field(default=(), compare=False)
     speeds_gbit_s: Mapping[str, int] = field(default_factory=dict, compare=False)
     lags: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    lag_ip_mtu_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
     buffers: Buffers | None = field(default=None, compare=False)
     least_xoff_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
 

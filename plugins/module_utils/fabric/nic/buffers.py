@@ -44,7 +44,7 @@ def buffers(
     buffer_bytes = lossless_bytes(speed_gbit_s, cable_m, mtu_bytes)
     number = {priority: index + 1 for index, priority in enumerate(lossless)}
     dcb = seen.dcb
-    now = dcb.buffer_bytes[0] if dcb and dcb.buffer_bytes else None
+    now = (dcb.buffer_bytes if dcb and dcb.buffer_bytes else seen.nic.buffer_bytes)[0]
     total = dcb.buffer_total_bytes if dcb else None
     lossy_bytes = now or 0
     if total:

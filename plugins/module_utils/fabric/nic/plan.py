@@ -89,19 +89,30 @@ def class_of(policy: Policy, name: str | None) -> RdmaClass:
 def plan(
     policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen, parent: Nic | None
 ) -> tuple[Nic, dict[str, str]]:
-    """Return the wanted settings of the function, and the reason for each field of Nic that it cannot have.
+    """Return what ``requested`` does. ``parent``: a VF's physical function as it will be, where it can be seen.
 
-    ``rdma_class``: the class of RDMA-CM's connections. ``parent``: a VF's physical function as it will be, where it can
-    be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not hold.
+    Raises FabricError where the policy would not hold.
     """
-    full = _full_settings(policy, rdma_class, request, seen)
-    cannot = {name: reason for name, reason in seen.cannot.items() if getattr(full, name) != _unset(name)}
+    wanted, cannot = requested(policy, rdma_class, request, seen)
     if seen.nic.is_vf:
         _check_marks(seen, parent)
     else:
-        _check_capabilities(policy, full, cannot, seen)
-    may_mark = None if seen.nic.is_vf and parent is None else True
-    return replace(full, may_mark=may_mark, **{name: _unset(name) for name in cannot}), cannot
+        _check_capabilities(policy, cannot, seen)
+    return replace(wanted, may_mark=None if seen.nic.is_vf and parent is None else True), cannot
+
+
+def requested(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> tuple[Nic, dict[str, str]]:
+    """Return the wanted settings of the function, and the reason for each field of Nic that it cannot have.
+
+    ``rdma_class``: the class of RDMA-CM's connections. A field is None where the function has no such setting. Raises
+    FabricError where its buffers are too small.
+    """
+    full = _full_settings(policy, rdma_class, request, seen)
+    names = [nic_field.name for nic_field in fields(Nic)]
+    cannot = {
+        name: reason for name, reason in seen.cannot.items() if name in names and getattr(full, name) != _unset(name)
+    }
+    return replace(full, **{name: _unset(name) for name in cannot}), cannot
 
 
 def _unset(name: str) -> Any:
@@ -141,7 +152,12 @@ def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, s
         ip_mtu_bytes=policy.ip_mtu_bytes,
         dcbx_by_host=True,
     )
-    if request.cable_m is None or not lossless or "buffer_bytes" in seen.cannot or seen.dcb is None:
+    if (
+        request.cable_m is None
+        or not lossless
+        or "buffer_bytes" in seen.cannot
+        or not (seen.dcb or any(seen.nic.buffer_bytes))
+    ):
         return nic
     priority_to_buffer, buffer_bytes = buffers(
         seen, lossless, request.speed_gbit_s or 0, request.cable_m, nic.ip_mtu_bytes or 0
@@ -158,8 +174,8 @@ def _check_marks(seen: Seen, parent: Nic | None) -> None:
         )
 
 
-def _check_capabilities(policy: Policy, full: Nic, cannot: dict[str, str], seen: Seen) -> None:
-    for name in (*NEEDED, *(["pfc"] if full.pfc else [])):
+def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: Seen) -> None:
+    for name in (*NEEDED, *(["pfc"] if policy.lossless else [])):
         if name in cannot:
             raise FabricError(
                 f"{seen.nic.name} ({seen.nic.interface})",
@@ -177,10 +193,10 @@ def _check_capabilities(policy: Policy, full: Nic, cannot: dict[str, str], seen:
                 f"{traffic.traffic_class}",
                 "give the policy's classes lower traffic classes",
             )
-    if len(full.pfc) > dcb.lossless_at_most:
+    if len(policy.lossless) > dcb.lossless_at_most:
         raise FabricError(
             f"{seen.nic.name} ({seen.nic.interface})",
-            f"it can have {dcb.lossless_at_most} lossless priorities, but the policy has {len(full.pfc)}",
+            f"it can have {dcb.lossless_at_most} lossless priorities, but the policy has {len(policy.lossless)}",
             "make one of its classes lossy",
         )
 

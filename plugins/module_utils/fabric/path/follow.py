@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     dscp_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Reasons, fault, unseen
@@ -34,6 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 APPLICATION, SENDER, SWITCH, RECEIVER, CNP, FABRIC = "application", "sender", "switch", "receiver", "cnp", "fabric"
 AS_PLANNED = "as the policy says"
 NO_REASONS: Reasons = {}
+NO_REQUEST = NicRequest()
 UNREAD = (fault("it was read back", "its settings", None, "nothing is known of it"),)
 PLACE = "its packets are followed to a switch's port"
 
@@ -51,8 +53,8 @@ class ReadBack:
     """Everything that was read. ``planned``: the switches as planned, where thresholds are to be compared.
 
     ``undoing``: what can undo the policy, by switch and port; of the whole switch by switch and "". ``carriers``: the
-    ports of VFs. ``unknown``: NICs whose port is not known, with the reason; of a guest that was not read by guest and
-    "".
+    ports of guests' NICs and of VFs. ``unknown``: NICs whose port is not known, with the reason; of a guest that was
+    not read by guest and "". ``requests``: the inventory's NICs, where buffers are compared; one object for equal ones.
     """
 
     hosts: Mapping[str, PathHost]
@@ -61,6 +63,7 @@ class ReadBack:
     undoing: Mapping[End, Sequence[Claim]] = field(default_factory=dict)
     carriers: Mapping[End, Carrier] = field(default_factory=dict)
     unknown: Mapping[End, str] = field(default_factory=dict)
+    requests: Mapping[End, NicRequest] = field(default_factory=dict)
 
 
 class Part(NamedTuple):
@@ -127,16 +130,15 @@ class Checker:
             return Part(SENDER, end.device, (unseen(PLACE, "its port", self.seen.unknown[end]),), checked=False)
         part = self._nic(SENDER, end, nic_checks.sender, self.rdma, self.policy)
         if end in self.seen.unknown:
-            return part._replace(findings=(*part.findings, unseen(PLACE, "its port", self.seen.unknown[end])))
+            return part._replace(findings=(*part.findings, fault(PLACE, "its port", None, self.seen.unknown[end])))
         return part
 
     def virtual_function(self, layer: str, end: End) -> Iterator[Part]:
         """Check the VF of a guest's NIC on the host of its physical function."""
         carrier = self.seen.carriers.get(end)
-        if carrier is not None:
+        if carrier is not None and carrier.vf is not None:
             place = f"{carrier.port} VF {carrier.vf.index}"
-            part = self._part(layer, place, nic_checks.virtual_function, carrier.vf, self.rdma)
-            yield part._replace(checked=not part.findings or bool(part.faults))
+            yield self._part(layer, place, nic_checks.virtual_function, carrier.vf, self.rdma)
 
     def is_whole(self, end: End) -> bool:
         """Return true for a NIC that was read and is no VF."""
@@ -237,7 +239,14 @@ class Checker:
     def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Claim]], *expected: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
         place = f"{end.device} {end.port}"
-        return Part(layer, place, UNREAD) if nic is None else self._part(layer, place, check, nic, *expected)
+        if nic is None:
+            return Part(layer, place, UNREAD)
+        part = self._part(layer, place, check, nic, *expected)
+        if layer == CNP or self.rdma is not self.policy.classes[0]:
+            return part
+        request = self.seen.requests.get(end, NO_REQUEST)
+        differing = self._verdicts.findings(nic_checks.as_planned, nic, request, self.policy)
+        return part._replace(findings=(*part.findings, *differing)) if differing else part
 
     def _port(
         self,
@@ -281,7 +290,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
     first, last = checker.port_of(start), checker.port_of(goal)
     hops = fabric.shortest_hops(first, last)
     hops_back = fabric.shortest_hops(last, first)
-    parts = [*checker.applications(start.device)]
+    parts = []
     if first != start:
         parts += [checker.sender(start), *checker.virtual_function(SENDER, start)]
     parts += [*checker.undoing(first), checker.sender(first)]
@@ -301,7 +310,8 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
         parts += [*checker.virtual_function(RECEIVER, goal), checker.receiver(goal)]
     for hop in hops_back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
-    return _deduplicated([*parts, checker.reactor(first)])
+    # Several applications may have one name, but each other part is one place.
+    return [*checker.applications(start.device), *_deduplicated([*parts, checker.reactor(first)])]
 
 
 def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
@@ -314,7 +324,7 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     ports = [end for end in ends if end.device in fabric.switches]
     guest_ends = sorted({*checker.seen.carriers, *checker.seen.unknown} - {*nics})
     for host in dict.fromkeys([*fabric.hosts(), *(end.device for end in guest_ends)]):
-        yield from _deduplicated(checker.applications(host))
+        yield from checker.applications(host)
     for end in guest_ends:
         yield checker.sender(end)
         yield from checker.virtual_function(SENDER, end)

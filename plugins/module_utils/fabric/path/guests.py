@@ -1,13 +1,14 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Follow a VF from its guest, or from its own host, to the port of its physical function. Pure.
+"""Follow a NIC from its guest, or a VF from its own host, to the port of its physical function. Pure.
 
-A VF is known on both sides by its MAC: its host shows it for each VF (`ip link show`), the guest for its interface.
+It is known on both sides by its MAC: the host shows it for each VF (`ip link show`) and for a NIC that it still has,
+the guest for its interface.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,14 +16,21 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import vfs_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
+
+NO_PATH = "what it sends was checked on no hop"
+NO_NICS = "see 'rdma link' on it, or take it out of roce_hosts"
+UNLINKED = "name it as the peer of its switch's port in roce_switch_ports, or leave it out of roce_host_nics"
+UNREAD_GUEST = "put it into roce_hosts, and name it in --limit"
 
 
 @dataclass(frozen=True)
 class Carrier:
-    """The VF of a guest's NIC, and the port of its physical function, by the names that links use."""
+    """The port of a guest's NIC, by the names that links use, and its VF; None for a whole physical function."""
 
     port: End
-    vf: VirtualFunction
+    vf: VirtualFunction | None
 
 
 class GuestPorts:
@@ -47,24 +55,39 @@ class GuestPorts:
         is_end = end in self._fabric.peer
         if not seen.nic.is_vf and (is_end or end.device not in self._guests):
             return seen
-        carrier = self._carrier(end, seen)
+        carrier = self._carrier_of_vf(end) if seen.nic.is_vf else self._carrier_of_whole(end)
         if isinstance(carrier, Carrier):
-            parent = physical_functions[carrier.port].nic
             self.carriers[end] = carrier
+        if isinstance(carrier, Carrier) and carrier.vf is not None:
+            parent = physical_functions[carrier.port].nic
             return replace(seen, parent=parent, nic=replace(seen.nic, may_mark=parent.trust == "dscp"))
-        if not is_end:
+        if isinstance(carrier, str) and not is_end:
             self.unknown[end] = f"not known beyond {end.port} at {end.device}: {carrier}"
         return seen
 
-    def _carrier(self, end: End, seen: Seen) -> Carrier | str:
-        """Return a NIC's VF and port, or why they are not known."""
+    def _carrier_of_whole(self, end: End) -> Carrier | str:
+        """Return the port of a whole NIC of a guest, or why it is not known."""
+        hypervisor = self._guests[end.device]
+        mac = self._readings[end.device][end.port].get("mac")
+        matching = [
+            Carrier(End(hypervisor, name), None)
+            for name, reading in self._readings.get(hypervisor, {}).items()
+            if mac and reading.get("mac") == mac and not reading.get("is_vf")
+        ]
+        if len(matching) == 1 and matching[0].port in self._fabric.peer:
+            return matching[0]
+        return (
+            f"it is a whole NIC of {hypervisor}, which shows no cabled NIC with its MAC {mac}; "
+            f"name {end} as the peer of its switch's port in roce_switch_ports"
+        )
+
+    def _carrier_of_vf(self, end: End) -> Carrier | str:
+        """Return a VF and its port, or why they are not known."""
         hypervisor = self._guests.get(end.device, end.device)
-        if not seen.nic.is_vf:
-            return f"it is a whole NIC of {hypervisor}; name it as the peer of its switch's port in roce_switch_ports"
         if hypervisor not in self._readings:
             return f"the NICs of its hypervisor {hypervisor} were not read; put it into roce_hosts"
         mac = self._readings[end.device][end.port].get("mac")
-        matching = [carrier for carrier in self._vfs_of(hypervisor) if mac and carrier.vf.mac == mac]
+        matching = [carrier for carrier in self._vfs_of(hypervisor) if mac and carrier.vf and carrier.vf.mac == mac]
         if len(matching) != 1:
             reasons = "; ".join(
                 f"the VFs of {name}: {nic['vfs_unread']}"
@@ -76,7 +99,7 @@ class GuestPorts:
                 "derive_addresses in gpu_host_sriov"
             )
         if matching[0].port not in self._fabric.peer:
-            return f"no switch's port has its physical function {matching[0].port} as its peer"
+            return f"no switch's port has its physical function {matching[0].port} as its peer in roce_switch_ports"
         return matching[0]
 
     def _vfs_of(self, hypervisor: str) -> list[Carrier]:
@@ -101,8 +124,39 @@ def read_guests(guests: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def unread_guests(fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the guests on the fabric's hosts whose NICs were not read, each with the reason."""
+    """Yield the guests on the fabric's hosts whose NICs were not read, each with the reason.
+
+    None of ``unknown_nics``, whose hypervisor has NICs for them.
+    """
     hosts = {*fabric.hosts()}
     for guest, hypervisor in sorted(guests.items()):
-        if guest not in readings and hypervisor in hosts:
+        if guest not in readings and hypervisor in hosts and not _gives_nics(fabric, hypervisor, readings):
             yield guest, f"not known beyond {hypervisor}: the NICs of its guest {guest} were not read"
+
+
+def unknown_nics(
+    fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any], known: Collection[End]
+) -> Iterator[tuple[str, Claim]]:
+    """Yield what sends in no path, although it is of a host that was read: its place, and the finding.
+
+    ``known``: NICs that are no end of a link, but whose port is known, or reported as not known.
+    """
+    for host, nics in readings.items():
+        if not nics and host not in guests.values():
+            yield host, fault("it has RoCE NICs", "at least one", "none", f"{NO_PATH}; {NO_NICS}")
+        for end in (End(host, name) for name in nics):
+            if end not in fabric.peer and end not in known:
+                yield str(end), fault("a link of the inventory ends here", "a link", None, f"{NO_PATH}; {UNLINKED}")
+    for guest, hypervisor in sorted(guests.items()):
+        if guest not in readings and _gives_nics(fabric, hypervisor, readings):
+            claim = f"the NICs of its guest {guest} were read"
+            yield hypervisor, fault(claim, "its NICs", None, f"{NO_PATH}; {UNREAD_GUEST}")
+
+
+def _gives_nics(fabric: Fabric, hypervisor: str, readings: Mapping[str, Any]) -> bool:
+    """Return true for a host that was read and has VFs, or lacks a NIC that a link has: its guests may have them."""
+    nics = readings.get(hypervisor)
+    if nics is None:
+        return False
+    linked = {near.port for _device, near, _far in fabric.neighbours.get(hypervisor, ())}
+    return bool(linked - set(nics)) or any(nic.get("vfs") or nic.get("vfs_unread") for nic in nics.values())

@@ -9,9 +9,16 @@ is as the policy says.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, dscp_of, ecn_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NEEDED
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import (
+    NEEDED,
+    NicRequest,
+    differences,
+    requested,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.programs import to_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
@@ -103,7 +110,8 @@ def virtual_function(vf: VirtualFunction, rdma: RdmaClass) -> Iterator[Claim]:
         if vf.mode:
             representor = vf.representor or "its missing representor"
             reason = f"in {vf.mode} mode, the rules of tc and Open vSwitch at {representor} decide, and were not read"
-        yield unseen(keeps, rdma.priority, f"not known beyond VF {vf.index}: {reason}")
+        remedy = "use the legacy mode (devlink dev eswitch) for VFs of RoCE"
+        yield fault(keeps, rdma.priority, None, f"not known beyond VF {vf.index}: {reason}; {remedy}")
     elif vf.qos not in (0, rdma.priority):
         yield fault(
             keeps,
@@ -168,6 +176,29 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
         yield fault(leave, policy.cnp.dscp, dscp, consequence)
 
 
+def as_planned(seen: Seen, request: NicRequest, policy: Policy) -> Iterator[Claim]:
+    """Compare the NIC with its plan, as roce_host does, so that no setting is left out.
+
+    Nothing is returned where a check of a class fails, which says more of the cause. ``request``: the inventory's
+    settings of the NIC. Not compared: the ToS of RDMA-CM (of any class) and of the device (which may leave it to
+    applications), and queues that no class uses (how many there are is not read).
+    """
+    for rdma in policy.classes:
+        findings = (*sender(seen, rdma, policy), *receiver(seen, rdma, policy), *reactor(seen, rdma))
+        if any(finding.holds is False for finding in findings):
+            return
+    try:
+        wanted = requested(policy, policy.classes[0], request, seen)[0]
+    except FabricError as error:
+        yield fault("its settings can be planned", "buffers that fit", None, str(error))
+        return
+    used = [traffic.traffic_class for traffic in policy.all_classes]
+    queues = tuple(queue if number in used else None for number, queue in enumerate(wanted.queues))
+    wanted = replace(wanted, cm_tos=None, forced_tos=seen.nic.forced_tos, queues=queues)
+    for setting, (seen_value, wanted_value) in differences(wanted, seen).items():
+        yield fault(setting, wanted_value, seen_value, "the NIC is not as its plan; apply roce_host again")
+
+
 def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Claim]:
     """Check the notification point or the reaction point."""
     on = getattr(seen.nic, field)
@@ -193,12 +224,11 @@ def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
         for priority, buffer_of_priority in enumerate(nic.priority_to_buffer)
         if buffer_of_priority == buffer and priority not in lossless
     ]
-    if not shared:
-        if not nic.buffer_bytes[buffer]:
-            yield fault(f"buffer {buffer} of priority {rdma.priority} has a size", "more than 0 bytes", 0, consequence)
+    if not shared and not nic.buffer_bytes[buffer]:
+        yield fault(f"buffer {buffer} of priority {rdma.priority} has a size", "more than 0 bytes", 0, consequence)
     elif "own_buffer" in seen.cannot:
         yield unseen(claim, "a buffer", seen.cannot["own_buffer"])
-    else:
+    elif shared:
         seen_buffer = f"buffer {buffer}, with priority {', '.join(map(str, shared))}"
         yield fault(claim, "a buffer", seen_buffer, f"{consequence}; give the NIC its cable_m in roce_host_nics")
 

@@ -69,15 +69,34 @@ class Rails:
         sets = self._served_together.get(end.port, ()) if end.device in self.hosts else ()
         return next(iter(sets)) if len(sets) == 1 else frozenset()
 
+    def undecided(self) -> Iterator[tuple[str, dict[str, list[str]]]]:
+        """Yield each leaf with a NIC of exactly half of its hosts: these and the others, by NIC.
+
+        Hosts as for ``strays``. No leaf serves these NICs, so it cannot be told which hosts are crossed.
+        """
+        for leaf, nic_ends in sorted(self._ends.items()):
+            ends = self._with_common_nics(nic_ends)
+            count = len({end.device for end in ends})
+            hosts_by_nic: dict[str, list[str]] = {}
+            for end in sorted(ends):
+                if end.port not in self._all:
+                    hosts_by_nic.setdefault(end.port, []).append(end.device)
+            if any(2 * len(hosts) == count for hosts in hosts_by_nic.values()):
+                yield leaf, dict(sorted(hosts_by_nic.items()))
+
+    def _with_common_nics(self, nic_ends: list[End]) -> list[End]:
+        """Return the ends whose hosts have the same NICs as most hosts of ``nic_ends``."""
+        common_nics = Counter(frozenset(self.hosts[end.device]) for end in nic_ends).most_common(1)[0][0]
+        return [end for end in nic_ends if self.hosts[end.device] == common_nics]
+
     def strays(self) -> Iterator[tuple[End, str, list[str]]]:
         """Yield each NIC at a switch of another rail or plane: its end, that switch, and those of its own.
 
         Only hosts with the NICs of most hosts at that switch are compared: others may be cabled in another way.
         """
         for leaf, nic_ends in sorted(self._ends.items()):
-            common_nics = Counter(frozenset(self.hosts[end.device]) for end in nic_ends).most_common(1)[0][0]
-            for end in sorted(nic_ends):
-                if self.hosts[end.device] != common_nics or end.port in self.served[leaf] or not self.served[leaf]:
+            for end in sorted(self._with_common_nics(nic_ends)):
+                if end.port in self.served[leaf] or not self.served[leaf]:
                     continue
                 rail_leaves = sorted(name for name in self._ends if end.port in self.served[name])
                 if rail_leaves:

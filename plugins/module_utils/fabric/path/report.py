@@ -20,9 +20,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest, read_nics
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
+    SENDER,
     Checker,
     Part,
     PathHost,
@@ -35,6 +37,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests import (
     GuestPorts,
     read_guests,
+    unknown_nics,
     unread_guests,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
@@ -116,34 +119,35 @@ def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Ite
     guests = read_guests(params.get("guests"))
     hosts, guest_ports = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
     rails = Rails(fabric, {end: carrier.port for end, carrier in guest_ports.carriers.items()})
-    ports = _ports_of_nics(specs, params["nics"])
+    running = params["running"] if with_changes and params["thresholds"] else {}
+    undoing = _undoing(specs, switches, planned, refused, running)
+    undoing.update(_ports_of_nics(specs, params["nics"]))
     for end, switch, rail_leaves in rails.strays():
-        ports.setdefault(end, []).append(fault(RAIL, fold(rail_leaves), switch, STRAY))
+        undoing.setdefault(end, []).append(fault(RAIL, fold(rail_leaves), switch, STRAY))
+    for leaf, hosts_by_nic in rails.undecided():
+        undoing.setdefault(End(leaf, ""), []).append(_undecided(hosts_by_nic))
+    for name, error in unread.items():
+        undoing[End(name, "")] = [fault(READABLE, "all of it", error.cause, UNKNOWN)]
     seen = ReadBack(
         hosts,
         _share_equal_ports(switches),
         planned if params["thresholds"] else {},
-        {
-            **_undoing(
-                specs,
-                switches,
-                planned,
-                refused,
-                params["running"] if with_changes and params["thresholds"] else {},
-            ),
-            **ports,
-            **{End(name, ""): (fault(READABLE, "all of it", error.cause, UNKNOWN),) for name, error in unread.items()},
-        },
+        undoing,
         guest_ports.carriers,
         {
             **guest_ports.unknown,
             **{End(guest, ""): reason for guest, reason in unread_guests(fabric, guests, params["nics"])},
         },
+        _requests(specs, params["hosts"], params["nics"]) if params["thresholds"] else {},
     )
     for rdma in _classes(policy, params["rdma_class"]):
         for part in _parts(fabric, params["paths"], Checker(policy, rdma, seen)):
             rail = rails.title(part.where)
             yield part._replace(rail=rail) if rail else part
+    if not params["paths"]:
+        known = {*guest_ports.carriers, *guest_ports.unknown}
+        for place, finding in unknown_nics(fabric, guests, params["nics"], known):
+            yield Part(SENDER, place, (finding,))
 
 
 def _parts(fabric: Fabric, paths: list[Any], checker: Checker) -> Iterator[Part]:
@@ -227,6 +231,13 @@ def _ports_of_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End
     return findings
 
 
+def _undecided(hosts_by_nic: Mapping[str, list[str]]) -> Claim:
+    cables = "; ".join(f"{nic} of {fold(hosts)}" for nic, hosts in hosts_by_nic.items())
+    count = max(map(len, hosts_by_nic.values()))
+    consequence = f"its rail cannot be told: {count} of {2 * count} hosts are cabled otherwise than the others; {STRAY}"
+    return fault("most of its hosts have the same NICs at it", "the same NICs", cables, consequence)
+
+
 def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
     """Return ``seen`` with one object for ports that are alike, whatever their switch."""
     first_equal: dict[int, PortQos] = {}
@@ -300,6 +311,38 @@ def _with_ports(
         )
         for name, host in hosts.items()
     }, guest_ports
+
+
+def _requests(
+    specs: list[SwitchSpec], inventory: Mapping[str, Any] | None, nics: Mapping[str, Any]
+) -> dict[End, NicRequest]:
+    """Return the speed and cable of NICs: as the inventory has them, else those of the port at the other end.
+
+    Raises FabricError.
+    """
+    requests = {
+        End(port.peer.name, port.peer.port): NicRequest(port.speed_gbit_s, port.cable_m)
+        for spec in specs
+        for port in spec.ports.values()
+        if port.peer and port.peer.kind == HOST
+    }
+    read: dict[str, dict[str, NicRequest]] = {}  # by text: hosts of a fleet are alike
+    for host in nics:
+        settings = (inventory or {}).get(host)
+        if settings:
+            text = repr(settings)
+            if text not in read:
+                read[text] = _read_nics(host, settings)
+            requests.update({End(host, nic): request for nic, request in read[text].items()})
+    distinct: dict[NicRequest, NicRequest] = {}
+    return {end: distinct.setdefault(request, request) for end, request in requests.items()}
+
+
+def _read_nics(host: str, settings: Any) -> dict[str, NicRequest]:
+    try:
+        return read_nics(settings)
+    except FabricError as error:
+        raise FabricError(f"host {host}: {error.subject}", error.cause, error.remedy) from error
 
 
 def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str | None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
@@ -26,7 +27,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_text import DECODER
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import CUMULUS, QUEUE, statements
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
+    BUFFER,
+    CUMULUS,
+    QUEUE,
+    statements,
+)
 
 SYSTEM = "cumulus"
 OURS = "sailloft-"  # the prefix of this project's profiles, before a digest of their content
@@ -34,6 +40,7 @@ ALL_PORTS = "default-global"
 HALF_PERCENT = 50
 SIZES = ("port-buffer", "xoff-threshold", "xon-threshold")  # of a port's headroom
 DEFAULT_CABLE_M = 10
+DEFAULT_MTU_BYTES = 9216  # ifupdown2's (user guide, "Switch Port Attributes")
 SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
 # This section is read and removed, because the port where a packet enters decides whether its DSCP is rewritten where
 # it leaves (NVUE reference, "nv set qos remark").
@@ -229,10 +236,19 @@ class NvueReader:
                 return True
         return False
 
+    def pools_unlike(self, pfc: set[int]) -> Iterator[Override]:
+        """Yield the pools that have priorities of another kind: lossless ones are those that pause (``pfc``)."""
+        for pool, value in items(self.qos.get("traffic-pool"), f"{self.place}: qos traffic-pool"):
+            path = f"qos traffic-pool {pool}"
+            priorities = set(self.indexed(dict(items(value, f"{self.place}: {path}")), "switch-priority", path))
+            if priorities & pfc if pool.endswith("lossy") else pfc and priorities and priorities != pfc:
+                yield Override(f"{path} switch-priority {format_ranges(sorted(priorities))}", BUFFER)
+
     def switch(self) -> Switch:
         interfaces: dict[str, Tree] = {}
         overrides: dict[tuple[str, str], list[str]] = {}
         lags: dict[str, tuple[str, ...]] = {}
+        lag_ip_mtu_bytes: dict[str, int] = {}
         for key, value in items(self.tree.get("interface"), f"{self.place}: interface"):
             settings = dict(items(value, f"{self.place}: interface {key}"))
             unread = self.unread(settings, f"interface {key}")
@@ -241,6 +257,8 @@ class NvueReader:
                     overrides.setdefault(override, []).append(port)
                 for members, _settings in items(self.below(settings, "bond").get("member"), f"{self.place}: bond"):
                     lags[port] = (*lags.get(port, ()), *names_of(members, f"{self.place}: bond"))
+                if "bond" in settings and "mtu" in self.below(settings, "link"):
+                    lag_ip_mtu_bytes[port] = self.mtu(settings, f"interface {key}")
                 if port in interfaces:
                     merge(interfaces[port], settings, f"{self.place}: interface {port}")
                 elif PORT.fullmatch(port) or "qos" in settings:
@@ -258,9 +276,11 @@ class NvueReader:
             ports,
             self.ecmp(),
             overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in overrides.items())
-            + tuple(Override(text, effect) for text, effect in self.unread(self.tree)),
+            + tuple(Override(text, effect) for text, effect in self.unread(self.tree))
+            + tuple(self.pools_unlike({priority for port in ports.values() for priority in port.pfc})),
             speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
             lags=lags,
+            lag_ip_mtu_bytes=lag_ip_mtu_bytes,
         )
 
     def unread(self, node: Any, path: str = "") -> list[tuple[str, str]]:
@@ -278,10 +298,9 @@ class NvueReader:
                     unread.append((statement, effect))
         return unread
 
-    def ecmp(self) -> tuple[str, ...] | None:
+    def ecmp(self) -> tuple[str, ...]:
+        """Return the fields that the hash has: each is on where it is not set. Source: ``systems.cumulus``."""
         hash_settings = self.below(self.tree, "system", "forwarding", "ecmp-hash")
-        if not any(key in hash_settings for key in ECMP.values()):
-            return None
         path = "system forwarding ecmp-hash"
         return tuple(
             sorted(field for field, key in ECMP.items() if self.is_on(hash_settings.get(key, "on"), f"{path} {key}"))
@@ -305,12 +324,15 @@ class NvueReader:
         if on:
             state = self.below(qos, "pfc-watchdog", place=f"{path} qos").get("state", "on")
             on = self.is_on(state, f"{path} qos pfc-watchdog state")
-        link = self.below(settings, "link", place=path)
-        mtu = self.number(link, "mtu", f"{path} link", 1, 65535) if "mtu" in link else None
+        mtu = self.mtu(settings, path)
         key = (*names.values(), on, mtu)
         if key not in self.ports:
             self.ports[key] = self.port_qos(names, on, mtu)
         return self.ports[key]
+
+    def mtu(self, settings: Tree, path: str) -> int:
+        link = self.below(settings, "link", place=path)
+        return self.number(link, "mtu", f"{path} link", 1, 65535, default=DEFAULT_MTU_BYTES)
 
     def profile(self, section: str, profile: str, reader: Callable[[Tree, str, str], Held]) -> Held:
         key = (section, profile)
@@ -321,7 +343,7 @@ class NvueReader:
         result: Held = self.profiles[key]
         return result
 
-    def port_qos(self, names: Mapping[str, str], watched: bool, mtu: int | None) -> PortQos:
+    def port_qos(self, names: Mapping[str, str], watched: bool, mtu: int) -> PortQos:
         """Return the QoS of a port whose sections have the profiles ``names``."""
         dscps = self.profile("mapping", names["mapping"], self.mapping)
         shares, set_shares = self.profile("egress-scheduler", names["egress-scheduler"], self.scheduler)

@@ -21,7 +21,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_text import DECODER
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import DELL_SONIC, statements
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
+    DELL_SONIC,
+    QUEUE,
+    statements,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
     natural_sort_key,
     paused_priorities,
@@ -107,38 +111,85 @@ class DellSonicReader:
                 qos = self._port(port)
                 ports[port] = distinct.setdefault(qos, qos)
         speeds = {port: SPEED.fullmatch(str(settings.get("speed"))) for port, settings in self.mtus.items()}
-        lags = {
+        lags = self.lags()
+        return Switch(
+            self.name,
+            SYSTEM,
+            ports,
+            self.ecmp_fields(),
+            overrides=(*self.overrides(ports), *self.overrides_of_lags(lags), *self.overrides_of_buffers()),
+            speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
+            lags=lags,
+            lag_ip_mtu_bytes={lag: mtu for lag in lags if (mtu := self.mtu(lag)) is not None},
+        )
+
+    def lags(self) -> dict[str, tuple[str, ...]]:
+        """Return the members of each port channel."""
+        return {
             str(lag.get("name")): tuple(
                 str(member.get("member"))
                 for member in self.entries("lag_interfaces", "", (lag.get("members") or {}).get("interfaces"))
             )
             for lag in self.entries("lag_interfaces", "", self.not_rendered["lag_interfaces"])
         }
-        return Switch(
-            self.name,
-            SYSTEM,
-            ports,
-            self.ecmp_fields(),
-            overrides=tuple(self.overrides()),
-            speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
-            lags=lags,
-        )
 
-    def overrides(self) -> Iterator[Override]:
+    def overrides_of_lags(self, lags: dict[str, tuple[str, ...]]) -> Iterator[Override]:
+        """Return the options of port channels that a member does not have."""
+        for lag, members in lags.items():
+            for option in ("qos_maps", "queues", "scheduler_policy"):
+                of_lag, *of_members = (
+                    [*statements(self.interfaces.get(port, {}).get(option), option)] for port in (lag, *members)
+                )
+                for statement in of_lag:
+                    if any(statement not in of_member for of_member in of_members):
+                        yield Override(f"qos_interfaces {lag} {statement}", QUEUE, (lag,))
+
+    def mtu(self, port: str) -> int | None:
+        """Return the MTU of a port or port channel."""
+        return self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
+
+    def overrides_of_buffers(self) -> Iterator[Override]:
+        """Return the pools and profiles that are not as the system makes them. What uses a profile is not gathered."""
+        module = "sonic_qos_buffer"
+        buffers = self.options(module, "", self.config[module])
+        for option in ("buffer_pools", "buffer_profiles"):
+            for entry in self.entries(module, option, buffers.get(option)):
+                limits = {key: entry.get(key) for key in ("xoff", "static_threshold", "dynamic_threshold")}
+                place = " ".join(str(entry[key]) for key in ("name", "pool") if entry.get(key))
+                for statement in [*statements(limits, f"qos_buffer {place}")] or [f"qos_buffer {place}"]:
+                    effect = DELL_SONIC.effect(statement)
+                    if effect:
+                        yield Override(statement, effect)
+
+    def overrides(self, ports: dict[str, PortQos]) -> Iterator[Override]:
         """Return the options that can change what packets get and that are not read."""
         for port, settings in self.mtus.items():
+            speeds = [f"SPEED_{str(speed).removesuffix('000')}GB" for speed in settings.get("advertised_speed") or ()]
             if settings.get("enabled") is False:
                 yield from _overrides("interfaces", {"enabled": False}, (port,))
+            if settings.get("auto_negotiate") is True and speeds != [settings.get("speed")]:
+                yield from _overrides("interfaces", {"auto_negotiate": True}, (port,))
         for port, settings in self.interfaces.items():
             bound = {option: settings.get(option) for option in ("pfc", "qos_maps")}
             yield from _overrides("qos_interfaces", bound, (port,))
+            for queue in self.entries("sonic_qos_interfaces", f"{port} queues", settings.get("queues")):
+                name = str(queue.get("wred_profile"))
+                served = dict(enumerate(ports[port].queues)).get(queue.get("id", 0)) if port in ports else None
+                if served is not None and served.strict and name in self.wred and self.wred[name].get("ecn") != "green":
+                    yield from _overrides("qos_wred", {"green": self.wred[name].get("green")}, (port,), name)
         ports_by_policy: dict[str, list[str]] = {}
         for port, settings in self.interfaces.items():
             ports_by_policy.setdefault(str(settings.get("scheduler_policy")), []).append(port)
         for policy, named_ports in ports_by_policy.items():
-            yield from _overrides(
-                "qos_scheduler", self.schedulers.get(policy, {}).get("schedulers"), tuple(named_ports), policy
-            )
+            schedulers = [
+                *self.entries("sonic_qos_scheduler", policy, self.schedulers.get(policy, {}).get("schedulers"))
+            ]
+            first = [
+                {"strict sequence": scheduler.get("sequence")}
+                for scheduler in schedulers
+                if scheduler.get("scheduler_type") == "strict"
+            ]
+            yield from _overrides("qos_scheduler", [*schedulers, *first], tuple(named_ports), policy)
         yield from _overrides("fbs_policies", self.not_rendered["fbs_policies"], ())
 
     def _refuse(self, module: str, subject: str, cause: str, remedy: str = "correct it on the switch") -> FabricError:
@@ -190,7 +241,6 @@ class DellSonicReader:
         paused = self.paused(port, pfc)
         groups = self.bound_map(port, bound, GROUP_MAP) or (None,) * CLASSES
         group_of = self.bound_map(port, bound, PFC_GROUP_MAP) or tuple(range(CLASSES))
-        mtu = self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
         return PortQos(
             dscp_to_class=self.bound_map(port, bound, DSCP_MAP) or (None,) * DSCPS,
             rewrites_dscp=bound.get(REWRITING) is not None,
@@ -200,7 +250,7 @@ class DellSonicReader:
             queues=self.queues(port, interface),
             pfc=paused,
             watchdog=self._watchdog(port, pfc),
-            ip_mtu_bytes=mtu,
+            ip_mtu_bytes=self.mtu(port),
             cable_m=self._cable(port, interface.get("cable_length")),
         )
 

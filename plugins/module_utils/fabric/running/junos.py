@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     CLASSES,
     DSCPS,
     Ecn,
+    Override,
     PortQos,
     Queue,
     Switch,
@@ -37,6 +39,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     overrides,
     speeds_gbit_s,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import BUFFER
 
 SYSTEM = "junos"
 PORT = re.compile(r"(?:et|xe|ge|mge)-\d+/\d+/\d+(?::\d+)?")
@@ -62,18 +65,16 @@ class JunosReader:
         self.name = name
         lines, inactive = set_lines(effective(text), name)
         self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
-        self.inactive = inactive
         self.cos: dict[str, list[Line]] = {}
         self.interfaces: dict[str, list[Line]] = {}
-        self.hash: list[Line] = []
+        self.hash = [line[3:] if line[2:3] == ("family",) else line[2:] for line in self.lines if line[:2] == HASH]
         for line in self.lines:
             if line[0] == "class-of-service" and len(line) > 2:
                 self.cos.setdefault(line[1], []).append(line[2:])
             elif line[0] == "interfaces" and len(line) > 2:
                 self.interfaces.setdefault(line[1], []).append(line[2:])
-            elif line[:2] == HASH:
-                self.hash.append(line[2:])
         self.attached: dict[str, set[str | None]] = {}  # port -> its profiles, and the schedulers of its map
+        self.short_mrus: dict[str, list[str]] = {}  # profile -> the ports whose packets can be longer than its MRU
         self.buffer = queue_buffer_bytes or self.read_buffer()
         self.aliases = dict(ALIASES)
         for _family, alias, bits in (line[:3] for line in self.cos.get("code-point-aliases", []) if len(line) > 2):
@@ -152,7 +153,9 @@ class JunosReader:
         return classes
 
     def ecmp(self) -> tuple[str, ...] | None:
-        if not self.hash or ("hash-mode", "layer2-header") in self.hash:
+        """Return the hashed fields: all that no line excludes. None where it is not understood or differs by family."""
+        is_other_key = any(line[:2] == ("forwarding-options", "hash-key") for line in self.lines)
+        if is_other_key or ("hash-mode", "layer2-header") in self.hash:
             return None
         fields_by_family = [
             tuple(sorted(field for field, word in words.items() if (family, word) not in self.hash))
@@ -182,9 +185,10 @@ class JunosReader:
             port_qos,
             self.ecmp(),
             self.buffer,
-            overrides=overrides(self.lines, self.attached),
+            overrides=(*overrides(self.lines, self.attached), *self.no_headroom()),
             speeds_gbit_s=speeds_gbit_s(self.lines),
             lags=lags(self.lines),
+            lag_ip_mtu_bytes={lag: self.mtu(lag) or MTU_BYTES for lag in lags(self.lines)},
             buffers=buffers(self.lines, self.name),
         )
 
@@ -212,7 +216,16 @@ class JunosReader:
         if key not in self.cache:
             qos = self.qos(f"class-of-service interfaces {port}", classifiers, names, mtu)
             self.cache[key] = replace(qos, rewrites_dscp=rewrites)
+        if names["pfc"] is not None and self.cache[key].cable_m == 0:
+            self.short_mrus.setdefault(names["pfc"], []).append(port)
         return self.cache[key]
+
+    def no_headroom(self) -> Iterator[Override]:
+        """Yield the profiles whose MRU is less than a port's packets: the cause of a cable of 0 m."""
+        for name, ports in self.short_mrus.items():
+            path = f"class-of-service congestion-notification-profile {name}"
+            mru = min(self.notification_profile(name, path).mru_bytes.values())
+            yield Override(f"{path} input: mru {mru} is less than the port's mtu", BUFFER, tuple(ports))
 
     def mtu(self, port: str) -> int | None:
         frame_mtu, header = None, ETHERNET_BYTES

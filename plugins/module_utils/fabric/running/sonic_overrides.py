@@ -7,6 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Override
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import (
+    EGRESS_LOSSLESS,
+    INGRESS_POOL,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import (
     NOT_PORTS,
     RANGE,
@@ -20,7 +24,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overr
 _TABLES = (
     "ACL_RULE",
     "ACL_TABLE",
+    "BUFFER_POOL",
+    "BUFFER_PORT_EGRESS_PROFILE_LIST",
+    "BUFFER_PORT_INGRESS_PROFILE_LIST",
+    "BUFFER_PROFILE",
+    "FLEX_COUNTER_TABLE",
     "LLR_PORT",
+    "PFC_WD",
     "PORTCHANNEL",
     "PORT_QOS_MAP",
     "PORT_STORM_CONTROL",
@@ -31,7 +41,14 @@ _TABLES = (
     "TUNNEL",
     "VLAN_SUB_INTERFACE",
 )
-_PORT_FIELDS = ("admin_status", "macsec", "pfc_asym")
+_POOL = "BUFFER_POOL"
+_DEFAULT_LAG_MTU_BYTES = 9100  # sonic-swss, cfgmgr/teammgr.cpp
+_PORT_FIELDS = ("admin_status", "autoneg", "macsec", "pfc_asym")
+# Table -> the tables whose entries are of ports and refer to it, with the field.
+_REFERENCES = {
+    "BUFFER_PROFILE": (("BUFFER_PG", "profile"), ("BUFFER_QUEUE", "profile")),
+    "SCHEDULER": (("QUEUE", "scheduler"),),
+}
 
 
 def overrides(db: ConfigDb) -> tuple[Override, ...]:
@@ -41,6 +58,8 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
         for port, entry in db.table("PORT").items()
         for field in _PORT_FIELDS
         if field in entry and (effect := SONIC.effect(f"PORT {field} {entry[field]}"))
+        # A port that advertises only its own speed has no other.
+        if field != "autoneg" or db.texts("PORT", port, "adv_speeds") != [db.text("PORT", port, "speed")]
     ]
     found += [  # sonic-port.yang: a port is down unless it is set up. A part of a ConfigDB has no lanes.
         Override(f"PORT|{port} has no admin_status up", LINK, (port,))
@@ -58,7 +77,14 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
 
 
 def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any]) -> str:
-    """Return "strict " for a queue that no class has (a multicast queue) and that comes before all others, or ""."""
+    """Return "strict " for a queue that no class has (a multicast queue) and that comes before all others, or "".
+
+    Return "lossy " for the profiles of a port that pauses, if none of them is in the pool of its lossless packets.
+    """
+    if table.startswith("BUFFER_PORT_"):
+        pool = INGRESS_POOL if "_INGRESS_" in table else db.reference("BUFFER_PROFILE", EGRESS_LOSSLESS, "pool", _POOL)
+        pools = {db.reference("BUFFER_PROFILE", name, "pool", _POOL) for name in _listed(entry.get("profile_list"))}
+        return "lossy " if db.text("PORT_QOS_MAP", key, "pfc_enable") and pool not in pools else ""
     match = RANGE.fullmatch(key.split("|")[-1]) if table == "QUEUE" else None
     if not match or int(match[2] or match[1]) < CLASSES or key.startswith(NOT_PORTS):
         return ""
@@ -69,16 +95,31 @@ def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any]) -> str:
 def _ports(db: ConfigDb, table: str, key: str) -> tuple[str, ...] | None:
     """Return the ports that an entry concerns, () for the whole switch; None where nothing refers to it."""
     names = key.split("|")
-    if table == "SCHEDULER":
-        queues = [queue for queue, entry in db.table("QUEUE").items() if _names(entry, "scheduler", key)]
-        return tuple(port for queue in queues for port in queue.split("|")[0].split(",")) or None
+    if table in _REFERENCES:
+        referring = [
+            name
+            for other, field in _REFERENCES[table]
+            for name, entry in db.table(other).items()
+            if _names(entry, field, key)
+        ]
+        return tuple(port for name in referring for port in name.split("|")[0].split(",")) or None
+    if table == "BUFFER_POOL":
+        return () if any(_names(entry, "pool", key) for entry in db.table("BUFFER_PROFILE").values()) else None
+    if table == "FLEX_COUNTER_TABLE":
+        return () if key == "PFCWD" else None
     if table == "VLAN_SUB_INTERFACE":
         return (names[0].partition(".")[0],)
     if table in ("ACL_RULE", "ACL_TABLE"):
         return tuple(db.texts("ACL_TABLE", names[0], "ports") or ()) or None
-    if table in ("PORT_QOS_MAP", "PORTCHANNEL", "PORT_STORM_CONTROL", "QUEUE", "LLR_PORT"):
+    if table in ("PORT_QOS_MAP", "PORTCHANNEL", "PORT_STORM_CONTROL", "QUEUE", "LLR_PORT") or "_PROFILE_LIST" in table:
         return () if names[0].lower() == "global" else tuple(names[0].split(","))
     return ()
+
+
+def _listed(value: Any) -> set[str]:
+    """Return the profiles of a list, in any form."""
+    names = value if isinstance(value, list) else str(value).split(",")
+    return {str(name).strip("[]").rpartition("|")[2] for name in names}
 
 
 def _names(entry: dict[str, Any], field: str, name: str) -> bool:
@@ -89,6 +130,11 @@ def speeds_gbit_s(db: ConfigDb) -> dict[str, int]:
     """Return the configured speeds of ports."""
     speeds = {port: db.number("PORT", port, "speed", 1, 1_600_000) for port in db.table("PORT")}
     return {port: speed // 1000 for port, speed in speeds.items() if speed is not None}
+
+
+def lag_ip_mtu_bytes(db: ConfigDb) -> dict[str, int]:
+    """Return the MTU of each port channel, which its members have, too (sonic-swss, cfgmgr/teammgr.cpp)."""
+    return {lag: db.number("PORTCHANNEL", lag, "mtu", 1, 9216) or _DEFAULT_LAG_MTU_BYTES for lag in lags(db)}
 
 
 def lags(db: ConfigDb) -> dict[str, tuple[str, ...]]:

@@ -19,6 +19,7 @@ MEMBERS, MEMBER_UNKNOWN = (
     "all members of the port channel are in the inventory",
     "packets also take ports that were not checked",
 )
+LAG_MTU = "the port channel lets pass what its members let pass"
 
 
 _ROUTED = re.compile(r"(?i)vlan|irb$")  # interfaces between VLANs, whose packets pass by any port
@@ -27,7 +28,7 @@ _ROUTED = re.compile(r"(?i)vlan|irb$")  # interfaces between VLANs, whose packet
 def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[Override]:
     """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all."""
     for override in seen.overrides:
-        members = [member for port in override.ports for member in seen.lags.get(port, (port,))]
+        members = dict.fromkeys(member for port in override.ports for member in seen.lags.get(port, (port,)))
         ports = tuple(port for port in members if port in speeds_gbit_s)
         if any(map(_ROUTED.match, members)) and override.effect != LINK:
             yield Override(override.statement, override.effect)
@@ -60,6 +61,10 @@ def problems(
         others = [member for member in members if member not in speeds_gbit_s]
         if known and others:
             yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
+        planned = [wanted.ports[member].ip_mtu_bytes or 0 for member in known] if wanted is not None else []
+        mtu, least = seen.lag_ip_mtu_bytes.get(lag), max(planned, default=0)
+        if mtu is not None and mtu < least:
+            yield known, LAG_MTU, f"IP packets of {least} bytes", f"{lag} mtu {mtu}", "larger packets are dropped"
 
 
 def _computed_headroom(

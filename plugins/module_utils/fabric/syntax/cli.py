@@ -72,10 +72,9 @@ class Settings:
         return self.values[key][0] if key in self.values else None
 
     def lines_unlike(self, member: Settings) -> Iterator[str]:
-        """Return a port channel's lines that ``member`` does not have. A larger MTU and routing do not matter."""
+        """Return a port channel's lines that ``member`` does not have, except routing and the MTU (``switch_of``)."""
         for key, (value, line) in self.values.items():
-            of_member = member.get(key)
-            if value != of_member and key != "switchport" and not (key == "mtu" and value >= (of_member or 0)):
+            if value != member.get(key) and key not in ("switchport", "mtu"):
                 yield line.text
 
 
@@ -337,6 +336,7 @@ def switch_of(model: Parsed, name: str, system: str) -> Switch:
             port: settings.speed_gbit_s for port, settings in model.ports.items() if settings.speed_gbit_s is not None
         },
         lags=lags,
+        lag_ip_mtu_bytes={lag: mtu for lag in lags if lag in ports and (mtu := ports[lag].ip_mtu_bytes) is not None},
     )
 
 

@@ -77,7 +77,8 @@ NXOS = Rules(
     (r"shutdown$", LINK),
     (r"storm-control |macsec |class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
-    (r"class c-out-(8q-)?q-default queue-limit", None),  # of other traffic
+    (r"class c-out-(8q-)?q-default (queue-limit|random-detect)", None),  # of other traffic
+    (r"class \S+ random-detect (?!.* ecn$)", QUEUE),  # it drops
     (r"class \S+ (pause buffer-size|queue-limit)", BUFFER),
     (r"class \S+ (set (qos-group|dscp|precedence|cos)|pause|mtu|priority|bandwidth|random-detect)\b", None),
     (r"class \S+ ", QUEUE),
@@ -128,7 +129,12 @@ JUNOS = Rules(
 SONIC = Rules(
     (r"(PORT|PORTCHANNEL|VLAN_SUB_INTERFACE) admin_status down", LINK),
     (r"PORT pfc_asym on|LLR_PORT ", PAUSE),
-    (r"PORT macsec |PORT_STORM_CONTROL |SCHEDULER ([cp]ir|[cp]bs) [1-9]|PORT_QOS_MAP scheduler ", RATE),
+    (r"PFC_WD BIG_RED_SWITCH enable", PAUSE),  # of earlier images: acts as if all lossless queues had a storm
+    (r"FLEX_COUNTER_TABLE (FLEX_COUNTER_STATUS disable|POLL_INTERVAL [1-9]\d{3})", PAUSE),  # the watchdog's counters
+    (r"BUFFER_PORT_\w+ lossy ", BUFFER),
+    # Below what any image of 086b03bd70 has: an alpha of 1/128, 9,497,600 bytes.
+    (r"BUFFER_PROFILE (dynamic_th -8|static_th \d{1,6}$)|BUFFER_POOL size \d{1,6}$", BUFFER),
+    (r"PORT autoneg on|PORT macsec |PORT_STORM_CONTROL |SCHEDULER ([cp]ir|[cp]bs) [1-9]|PORT_QOS_MAP scheduler ", RATE),
     (r"PORT_QOS_MAP (tc_to_pg|tc_to_queue|pfc_to_queue|pfc_to_pg|dscp_to_tc|tc_to_dscp|tc_to_dot1p)_map ", None),
     (r"PORT_QOS_MAP (pfc_enable|pfcwd_sw_enable) ", None),
     (r"PORT_QOS_MAP |TUNNEL (de|en)cap_tc_", CLASS),
@@ -156,6 +162,7 @@ CUMULUS = Rules(
     (r"qos egress-scheduler \S+ traffic-class \S+ (mode|bw-percent) ", None),
     (r"qos congestion-control \S+ traffic-class \S+ (ecn|red|min-threshold|max-threshold|probability) ", None),
     (r"qos pfc \S+ (switch-priority|rx|tx|port-buffer|xoff-threshold|xon-threshold|cable-length)\b", None),
+    (r"(interface \S+ )?qos pfc-watchdog (?!(polling-interval|robustness|state) |\S+$)", PAUSE),
     (r"qos (roce|pfc-watchdog)\b", None),
     (r"qos traffic-pool \S+ (memory-percent|switch-priority) ", None),
     (r"qos advance-buffer-config default-global ingress-lossless-buffer shared-alpha ", None),
@@ -167,9 +174,21 @@ CUMULUS = Rules(
 # "module option value" of dellemc.enterprise_sonic.
 DELL_SONIC = Rules(
     (r"interfaces enabled False", LINK),
+    (r"interfaces auto_negotiate ", RATE),
     (r"qos_interfaces pfc asymmetric True", PAUSE),
     (r"qos_interfaces qos_maps dot1p_fwd_group ", CLASS),
     (r"qos_scheduler ([cp]ir|[cp]bs) [1-9]", RATE),
+    (r"qos_scheduler strict sequence (8|9|[1-9]\d)$", QUEUE),  # a queue beyond those of classes
+    (r"qos_wred green enable True", QUEUE),  # of a strict queue, without ECN: it drops CNPs
+    # The system's own profiles; a module shows no threshold of 0.
+    (r"qos_buffer ingress_lossless_pool( xoff \d{6,})?$", None),
+    (r"qos_buffer (ingress_lossy|pg_lossless_\d+_\d+m)_profile ingress_lossless_pool( |$)", None),
+    (r"qos_buffer egress_lossy_profile egress_loss(y|less)_pool( |$)", None),
+    (
+        r"qos_buffer egress_lossless_profile egress_lossless_pool (static_threshold \d{8,}|dynamic_threshold \d)$",
+        None,
+    ),
+    (r"qos_buffer ", BUFFER),
     (r"fbs_policies .*policer", RATE),
     (r"fbs_policies .*set_dscp", DSCP),
     (r"fbs_policies .*output_queue_index", QUEUE),

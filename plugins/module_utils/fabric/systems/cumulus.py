@@ -26,8 +26,11 @@ lossless pool has half of the memory, as in the guide's example and in ``qos roc
 
 Watchdog: a storm is detected after ``robustness`` polling intervals and is over after one interval without a pause; its
 packets are dropped. MTU: ``link mtu`` is the IP packet's; no header is added to it (ifupdown2's mtu, as on Linux).
+It is 9216 where it is not set ("Switch Port Attributes", 5.9). A field of the hash that is not set is on ("Equal Cost
+Multipath", "Custom Hashing", and ``nv show system forwarding``; only the NVUE reference of the commands says off).
 
-From memory, without a source: a profile on a port replaces all of ``default-global`` there, and null removes a key.
+From memory, without a source: a profile on a port replaces all of ``default-global`` there, null removes a key, a bond
+without an MTU has 9216, and a priority that pauses is in the lossless pool where no pool names it.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def parse(text: str, name: str) -> Switch:
 
     ``text``: the output of ``nv config show -o json`` or ``-o yaml``, or what the API returns, with or without
     defaults. ``ports`` are the front ports (swp…) and all others with QoS of their own. Defaults are returned for the
-    classes to which some DSCP leads; the MTU only where it is set.
+    classes to which some DSCP leads, of the MTU and the hash.
     """
     return NvueReader(name, document(text, name)).switch()
 

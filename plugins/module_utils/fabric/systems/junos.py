@@ -30,8 +30,16 @@ MTU. Where the MRU that is read is below the port's packets, headroom is for no 
 Watchdog: ``pfc-watchdog`` alone means 100 ms, 2 intervals, 200 ms of recovery and drop; other times are written as
 multiples of that interval. Without an output, a profile stops queue 3 for priority 3 and queue 4 for priority 4.
 
+All classes of a queue are lossless, or none is ("Defining CoS Forwarding Classes", QFX), so a change moves a class of
+others that would be of the other kind to another queue, where its scheduler follows it. Two classes may have the same
+``pfc-priority``, as far as documents say.
+
 MTU: ``interfaces X mtu`` counts the Ethernet header, not the FCS: IP MTU + 14 (untagged; read as + 18 where the port
 has vlan-tagging, + 22 with flexible-vlan-tagging), 9216 at most. A smaller ``family inet mtu`` is read as it stands.
+
+Hash: without a line it has all five fields (statement pages hash-mode, inet and inet6 of enhanced-hash-key). Those of
+``hash-key``, and of layer2-header, are not understood. A port's MTU without a line is unknown, because Juniper gives no
+default for QFX.
 
 From memory, without a source: the words ``recovery`` and ``watchdog-action``, and the aliases of code points. Not
 tested on a switch: classes of this project on a queue that a default class (fcoe 3, no-loss 4) also has.
@@ -76,6 +84,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.junos_restoration import restoration
 
+CLASSES = (*COS, "forwarding-classes", "class")
+# Queue -> whether it is lossless, of the classes that a QFX has by default ("Understanding Default CoS Settings").
+DEFAULT_KINDS = {"0": False, "3": True, "4": True, "7": False}
 # The default of [edit class-of-service shared-buffer ingress buffer-partition]; see the module.
 DEFAULT_SHARES = BufferShares(lossless_percent=PERCENTS[LOSSLESS], headroom_percent=PERCENTS[HEADROOM])
 
@@ -101,7 +112,7 @@ def remediation(running: str, wanted: Switch) -> str:
     """Return the lines that change a running configuration to ``wanted``; "" where nothing differs.
 
     The lines (delete, activate, set) are for one commit. They delete what is this project's and not wanted, and what
-    contradicts the policy on a wanted port.
+    contradicts the policy on a wanted port, and move other classes out of queues that would be partly lossless.
     """
     want = wanted_lines(wanted)
     text = effective(running)
@@ -117,9 +128,41 @@ def remediation(running: str, wanted: Switch) -> str:
     deleted = _unwanted(reader, wanted, set(want))
     _check_written(deleted, set_lines(written(running), wanted.name)[0], wanted.name)
     lines += [f"delete {' '.join(path)}" for path in deleted]
+    lines += [f"set {' '.join(line)}" for line in _moves(reader, want)]
     running_set = set(running_lines)
     lines += [f"set {' '.join(line)}" for line in want if line not in running_set]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _moves(reader: JunosReader, want: list[Line]) -> list[Line]:
+    """Return the lines that move lossy classes of others out of wanted lossless queues, and lossless ones out of lossy.
+
+    They go to a queue without a class, or to one of their kind. They are not deleted, because classifiers and scheduler
+    maps of others refer to them. Raises FabricError where there is no such queue.
+    """
+    kinds = {line[5]: (*line[:4], "no-loss") in want for line in want if line[:3] == CLASSES and line[4] == "queue-num"}
+    others = {name: traits for name, traits in reader.classes.items() if not name.startswith(OURS)}
+    misplaced = {
+        name: traits
+        for name, traits in others.items()
+        if kinds.get(str(traits["queue"]), traits["lossless"]) != traits["lossless"]
+    }
+    for name, traits in others.items():
+        if name not in misplaced:
+            kinds.setdefault(str(traits["queue"]), traits["lossless"])
+    free = [queue for queue in ("1", "2", "5", "6") if queue not in kinds]
+    lines = []
+    for name, traits in misplaced.items():
+        alike = [queue for queue, lossless in {**DEFAULT_KINDS, **kinds}.items() if lossless == traits["lossless"]]
+        if not free + alike:
+            raise FabricError(
+                f"{reader.name}: class-of-service forwarding-classes class {name}",
+                f"the policy's class of queue {traits['queue']} differs from it in no-loss, and all queues are in use",
+                "delete the class and what refers to it, or move it to a queue of its kind",
+            )
+        queue = free.pop(0) if free else alike[0]
+        lines.append((*CLASSES, name, "queue-num", queue))
+    return lines
 
 
 def _check_partitions(reader: JunosReader, wanted: Switch) -> None:
@@ -192,8 +235,9 @@ def _unwanted(reader: JunosReader, wanted: Switch, wanted_lines_set: set[Line]) 
 
 
 def _is_of_switch(line: Line) -> bool:
-    """Return true for a setting of the whole switch that the policy replaces: the macro, or the hash."""
-    return line[:3] == MACRO[:3] or (line[:2] == HASH and line != HASH_MODE)
+    """Return true for a setting of the whole switch that the policy replaces: the macro, or the fields of the hash."""
+    is_of_fields = line[:2] == HASH and line[2:3] in (("hash-mode",), ("family",), ("inet",), ("inet6",))
+    return line[:3] == MACRO[:3] or (is_of_fields and line != HASH_MODE)
 
 
 def _is_contrary(line: Line, wanted: Switch, wanted_lines_set: set[Line]) -> bool:

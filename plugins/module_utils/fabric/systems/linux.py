@@ -211,7 +211,9 @@ def parse(text: str, name: str) -> Switch:
                 "read them again",
             ) from None
     ecmp = ecmp_of(model["sysctl"], name)
-    return Switch(name, SYSTEM, ports, ecmp, overrides=overrides(model), lags=lags(model))
+    members = lags(model)
+    mtus = {lag: model["links"][lag] for lag in members if lag in model["links"]}
+    return Switch(name, SYSTEM, ports, ecmp, overrides=overrides(model), lags=members, lag_ip_mtu_bytes=mtus)
 
 
 def remediation(running: str, wanted: Switch) -> str:

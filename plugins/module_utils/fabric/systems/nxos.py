@@ -18,9 +18,10 @@ packets are dropped. ``ip load-sharing``: Cisco Nexus 9000 NX-OS interfaces conf
 From memory, not checked: how the watchdog's interval and restore multiplier are spelled; the multipliers' defaults 1
 and 10 and the restore multiplier's range of 1 to 100; that thresholds may be written in bytes and that a kbyte is 1000
 bytes; that the hash uses both addresses and ports where nothing is configured, and the protocol with the ports; that a
-watchdog acts on a port only where it is also on there; default-8q-nq-policy's name; and that a service policy of the
-system replaces the one before it. A switched port accepts only an MTU of 1500 or the system's jumbo MTU. This is not
-checked, because nothing here shows which ports are switched.
+watchdog acts on a port only where it is also on there; default-8q-nq-policy's name; that a service policy of the system
+replaces the one before it; and that the MTU of a network-qos class limits no packet where the class never pauses. A
+switched port accepts only an MTU of 1500 or the system's jumbo MTU. This is not checked, because nothing here shows
+which ports are switched.
 
 Thresholds are written in kbytes where both are whole kbytes, as in all sources, else in bytes, so that any number is
 exact. Thresholds in packets cannot be read.

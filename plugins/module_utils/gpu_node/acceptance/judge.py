@@ -36,6 +36,8 @@ COLLECTIVE_SHARE = 0.75
 # arXiv 2407.05467: virtual machines are within 5% of bare metal.
 BASELINE_SHARE = 0.95
 UNIT = "GB/s"
+# Counters of roce_counters_info that increase when RoCE loses packets on the way or in the NIC.
+LOSSES = ("out_of_sequence", "roce_dropped", "dropped_by_port")
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,40 @@ def of_rail(
     return Result(
         title, measured, limit, PORT_SHARE, basis, f"ib_write_bw, {ends}", "", causes if run.get("gpu_memory") else ()
     )
+
+
+def of_counters(rails: list[dict[str, Any]], counters: list[dict[str, Any]]) -> list[Claim]:
+    """Return a claim for each RoCE NIC of a rail that was measured: no packet was lost meanwhile.
+
+    ``counters``: what the sending and the receiving node counted, by RDMA device; empty without a RoCE NIC.
+    """
+    claims_made = []
+    for part in rails if len(counters) == 2 else []:
+        rail = part["rail"]
+        for node, end, differences in zip((rail["from"], rail["to"]), ("client", "server"), counters):
+            counted = differences.get(rail[end]["device"])
+            if counted is None or part["run"].get("status") != MEASURED:
+                continue
+            claim = f"RoCE of {node} {rail[end]['device']} loses no packets with traffic running"
+            losses = {name: counted[name] for name in LOSSES if counted.get(name) is not None}
+            wanted, source = dict.fromkeys(losses, 0), f"counters of {node} while all rails were measured"
+            pauses = [number for number in counted.get("pause_received") or [] if number is not None]
+            marks = counted.get("ecn_marked_received")
+            congestion = (
+                f"ECN marks received: {'not counted' if marks is None else marks}, "
+                f"pauses received: {sum(pauses) if pauses else 'not counted'}"
+            )
+            if not losses:
+                reason = "not measured: its driver counts no lost packets"
+                claims_made.append(not_applicable(LAYER, claim, "0 packets", source, reason))
+                continue
+            holds = not any(losses.values())
+            remedy = (
+                "compare the fabric with its policy (playbooks/fabric_drift.yml), and look for errors of the cables"
+            )
+            reason = congestion if holds else f"{congestion}; {remedy}"
+            claims_made.append(Claim(LAYER, claim, wanted, losses, holds, source, reason))
+    return claims_made
 
 
 def known_causes(host: Host | None, guest: bool) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def test_a_physical_function_without_required_settings_fails_for_any_reason(sett
 
 def test_port_settings_of_a_vf_are_reported_as_unseen():
     reason = "it is a VF, and the port is its physical function's"
-    cannot = dict.fromkeys(("trust", "notification", "reaction", "cnp_dscp", "dcbx_by_host"), reason)
+    cannot = dict.fromkeys(("trust", "pfc", "notification", "reaction", "cnp_dscp", "dcbx_by_host"), reason)
     bare = Nic("mlx5_0", "eth0", is_vf=True, cm_tos=106, ip_mtu_bytes=9000)
     changes = {
         nic_field: getattr(bare, nic_field)

@@ -27,6 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, report, switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
+    NO_REQUEST,
     Checker,
     Part,
     PathHost,
@@ -59,6 +60,7 @@ NICS = [
     Seen(replace(NIC, pfc=(4,))),
     Seen(replace(NIC, trust="pcp", cnp_dscp=4)),
     Seen(replace(NIC, interface="eth1", reaction=())),
+    Seen(replace(NIC, notification=(0, 3, 4))),
     Seen(replace(NIC, notification=None, dcbx_by_host=None), cannot={"notification": "its driver has none"}),
 ]
 APPLICATIONS = [Application("NCCL", 106, queue_pairs=4), Application("NCCL", 104), Application("x", 40, queue_pairs=1)]
@@ -92,7 +94,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     parts = []
 
     def found(layer, place, findings):
-        if (layer, place) not in [part[:2] for part in parts]:
+        if layer == "application" or (layer, place) not in [part[:2] for part in parts]:
             parts.append(Part(layer, place, tuple(findings)))
 
     def thing(end):
@@ -126,6 +128,14 @@ def looked_at_one_by_one(fabric, seen, rdma):
             findings += switch_checks.as_planned(port, plan(end), POLICY, reasons(end))
         return findings
 
+    def whole(check):
+        """Return ``check`` with the differences from the plan."""
+        planned = rdma is POLICY.classes[0]
+        return lambda nic: [
+            *check(nic, rdma, POLICY),
+            *(nic_checks.as_planned(nic, NO_REQUEST, POLICY) if planned else ()),
+        ]
+
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
     ports = [end for end in ends if end.device in fabric.switches]
@@ -136,7 +146,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
             if dscp_of(app.tos) not in [rdma_class.dscp for rdma_class in POLICY.classes if rdma_class != rdma]:
                 found("application", f"{host} {app.name}", nic_checks.application(app, rdma))
     for end in nics:
-        look("sender", str(end), end, lambda nic: nic_checks.sender(nic, rdma, POLICY))
+        look("sender", str(end), end, whole(nic_checks.sender))
     for end_a in ends:
         if end_a < fabric.peer[end_a]:
             for ends_of in ((end_a, fabric.peer[end_a]), (fabric.peer[end_a], end_a)):
@@ -153,7 +163,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
         look("switch", f"{end}, in", end, lambda port, end=end: entering(port, end))
         look("switch", f"{end}, out", end, lambda port, end=end: leaving(port, end))
     for end in nics:
-        look("receiver", str(end), end, lambda nic: nic_checks.receiver(nic, rdma, POLICY))
+        look("receiver", str(end), end, whole(nic_checks.receiver))
     check_cnp = switch_checks.cnp_classification
     for end in ports:
         if marked_where_it_leaves(end):

@@ -48,6 +48,18 @@ def where(findings):
     return [finding["where"] for finding in findings]
 
 
+def not_known(asked):
+    return [fault for fault in report.checked(asked)["faults"] if "not known beyond" in fault["consequence"]]
+
+
+WHOLE = {
+    "is_vf": False,
+    "may_mark": True,
+    "cannot": {},
+    **{name: asdict(nic(read_policy({})))[name] for name in OF_THE_PORT},
+}
+
+
 @pytest.mark.parametrize("paths", [(), PATH, BACK])
 def test_a_guest_is_followed_to_the_port_of_its_vf(paths):
     result = report.checked(request(paths))
@@ -91,13 +103,14 @@ def test_a_vlan_without_a_priority_or_with_that_of_the_class_is_no_fault():
         ({"mode": None}, "mode"),
     ],
 )
-def test_a_path_is_not_known_beyond_the_rules_of_a_representor(vf, fact):
-    asked = request(vf=vf)
-    result = report.checked(asked)
-    assert [finding["reason"] for finding in result["unseen"] if finding["where"] == "gpu1 mlx5_0 VF 3"] == [
-        Mentions("not known beyond", fact)
-    ]
-    assert not [claim for claim in prove(asked)[0].claims if "VF 3" in claim.claim and claim.holds]
+@pytest.mark.parametrize("paths", [(), PATH, BACK])
+def test_a_path_is_not_known_beyond_the_rules_of_a_representor(paths, vf, fact):
+    asked = request(paths, vf=vf)
+    faults = report.checked(asked)["faults"]
+    assert [(fault["where"], fault["seen"]) for fault in faults] == [("gpu1 mlx5_0 VF 3", None)]
+    assert faults[0]["consequence"] == Mentions("not known beyond", fact, "legacy")
+    claims = [claim.holds for claim in prove(asked)[0].claims if "VF 3" in claim.claim]
+    assert claims == [False]
 
 
 @pytest.mark.parametrize(
@@ -107,15 +120,14 @@ def test_a_path_is_not_known_beyond_the_rules_of_a_representor(vf, fact):
         ({"guest": {"mac": None}}, ("gpu1",)),
         ({"pf": {"vfs": [], "vfs_unread": "ip is not installed"}}, ("ip is not installed",)),
         ({"guests": {"vm1": "gpu9"}}, ("gpu9", "roce_hosts")),
-        ({"guest": {"is_vf": False, **{name: asdict(nic(read_policy({})))[name] for name in OF_THE_PORT}}}, ("gpu1",)),
+        ({"guest": WHOLE}, ("gpu1", "roce_switch_ports")),
+        ({"guest": WHOLE, "guests": {"vm1": "gpu9"}}, ("gpu9", "roce_switch_ports")),
     ],
 )
-def test_a_guest_whose_port_is_not_known_has_the_reason(changes, facts):
+def test_a_guest_whose_port_is_not_known_fails_with_the_reason(changes, facts):
     asked = request(**changes)
-    reasons = [
-        finding["reason"] for finding in report.checked(asked)["unseen"] if "not known beyond" in finding["reason"]
-    ]
-    assert reasons == [Mentions("mlx5_5", "vm1", *facts)]
+    assert [fault["consequence"] for fault in not_known(asked)] == [Mentions("mlx5_5", "vm1", *facts)]
+    assert [claim.claim for claim in prove(asked)[0].claims if claim.holds is False and "vm1" in claim.reason]
     with raises(FabricError, "vm1", "mlx5_5"):
         report.checked({**asked, "paths": PATH})
 
@@ -124,16 +136,14 @@ def test_two_vfs_with_the_mac_of_the_guest_decide_nothing():
     asked = request()
     vf = asked["nics"]["gpu1"]["mlx5_0"]["vfs"][0]
     asked["nics"]["gpu1"]["mlx5_0"]["vfs"] = [vf, {**vf, "index": 4}]
-    assert [f["where"] for f in report.checked(asked)["unseen"] if "not known beyond" in f["reason"]] == ["vm1 mlx5_5"]
+    assert where(not_known(asked)) == ["vm1 mlx5_5"]
 
 
 def test_a_port_that_no_switch_names_is_not_known():
     asked = request()
     pf = asked["nics"]["gpu1"].pop("mlx5_0")
     asked["nics"]["gpu1"] = {"mlx5_0": {**pf, "vfs": []}, "mlx5_1": {**pf, "name": "mlx5_1"}}
-    assert [f["reason"] for f in report.checked(asked)["unseen"] if "not known beyond" in f["reason"]] == [
-        Mentions("gpu1", "mlx5_1", "peer")
-    ]
+    assert [fault["consequence"] for fault in not_known(asked)] == [Mentions("gpu1", "mlx5_1", "peer")]
 
 
 def test_a_vf_of_a_host_itself_is_followed_to_its_port():
@@ -144,13 +154,40 @@ def test_a_vf_of_a_host_itself_is_followed_to_its_port():
     assert where(report.checked(asked)["faults"]) == ["gpu1 mlx5_5"]
 
 
-def test_the_proof_names_a_guest_that_was_not_read():
-    asked = request()
+@pytest.mark.parametrize("given", ["a VF", "a NIC", "no NIC", "unread"])
+def test_the_proof_fails_if_a_guest_that_may_have_a_nic_was_not_read(given):
+    """A NIC that a link has and its hypervisor does not may be the guest's. A hypervisor may be beyond --limit."""
+    asked = request(pf={} if given == "a VF" else {"vfs": []})
     del asked["nics"]["vm1"], asked["applications"]["vm1"]
+    if given == "a NIC":
+        asked["nics"]["gpu1"] = {}
+    elif given == "unread":
+        del asked["nics"]["gpu1"]
     proof, first = prove(asked)
-    assert first == ""
-    assert [claim.reason for claim in proof.claims if claim.holds is None and "vm1" in claim.claim] == [Mentions("vm1")]
+    failed = [claim.reason for claim in proof.claims if claim.holds is False and "vm1" in claim.claim]
+    assert failed == ([Mentions("roce_hosts")] if given in ("a VF", "a NIC") else [])
+    assert bool(first) == bool(failed)
     assert not [claim for claim in proof.claims if claim.holds and "vm1" in claim.claim]
+    unread = [claim.reason for claim in proof.claims if claim.holds is None and "vm1" in claim.claim]
+    assert unread == ([] if failed else [Mentions("vm1")])
+
+
+def test_a_nic_without_a_link_and_a_host_without_nics_fail():
+    asked = request()
+    asked["nics"]["gpu2"]["mlx5_7"] = asked["nics"]["gpu2"]["mlx5_0"]
+    asked["nics"]["gpu9"] = {"mlx5_0": asked["nics"]["gpu2"]["mlx5_0"]}
+    asked["nics"]["vm2"] = {}
+    asked["guests"] = {**GUESTS, "vm2": "gpu1"}
+    asked["applications"].update(dict.fromkeys(["gpu9", "vm2"], asked["applications"]["gpu2"]))
+    faults = report.checked(asked)["faults"]
+    assert [(fault["where"], fault["consequence"]) for fault in faults] == [
+        ("gpu2 mlx5_7", Mentions("roce_switch_ports", "roce_host_nics")),
+        ("gpu9 mlx5_0", Mentions("roce_switch_ports", "roce_host_nics")),
+        ("vm2", Mentions("roce_hosts")),
+    ]
+    failed = {claim.claim.partition(":")[0] for claim in prove(asked)[0].claims if claim.holds is False}
+    assert failed == set(where(faults))
+    assert report.checked({**asked, "paths": PATH})["faults"] == []
 
 
 @pytest.mark.parametrize("guests", [{"vm1": 3}, {"vm1": ""}])
@@ -214,7 +251,7 @@ def test_the_other_port_of_a_card_is_named_unless_it_is_covered():
     (fault,) = report.checked(asked)["faults"]
     assert (fault["where"], fault["seen"]) == ("gpu1 mlx5_0", ["mlx5_1"])
     asked["nics"]["gpu1"]["mlx5_1"] = {**asked["nics"]["gpu2"]["mlx5_0"], "name": "mlx5_1"}
-    assert report.checked(asked)["faults"] == []
+    assert where(report.checked({**asked, "paths": PATH})["faults"]) == []
 
 
 def test_a_nic_without_a_speed_neither_holds_nor_fails():
@@ -238,9 +275,23 @@ def test_equal_readings_of_a_guest_share_no_port():
 def test_a_whole_nic_of_a_guest_is_checked_even_if_its_port_is_not_known():
     asked = request()
     asked["nics"]["vm1"] = {"mlx5_5": {**asked["nics"]["gpu2"]["mlx5_0"], "cnp_dscp": 0, "reaction": []}}
-    result = report.checked(asked)
-    assert [(fault["where"], fault["seen"]) for fault in result["faults"]] == [("vm1 mlx5_5", 0), ("vm1 mlx5_5", [])]
-    assert [f["where"] for f in result["unseen"] if "not known beyond" in f["reason"]] == ["vm1 mlx5_5"]
+    faults = report.checked(asked)["faults"]
+    assert {fault["where"] for fault in faults} == {"vm1 mlx5_5"}
+    assert [fault["seen"] for fault in faults] == [None, 0, []]
+    assert where(not_known(asked)) == ["vm1 mlx5_5"]
+
+
+@pytest.mark.parametrize("paths", [(), PATH, BACK])
+def test_a_whole_nic_of_a_guest_is_followed_to_the_cable_of_its_hypervisor_by_its_mac(paths):
+    asked = request(paths, guest=WHOLE, pf={"mac": MAC})
+    asked["nics"]["gpu1"]["mlx5_1"] = {**asked["nics"]["gpu1"]["mlx5_0"], "is_vf": True, "vfs": []}
+    assert report.checked({**asked, "paths": PATH})["faults"] == []
+    del asked["nics"]["gpu1"]["mlx5_1"]
+    assert report.checked(asked)["faults"] == []
+    asked["nics"]["vm1"]["mlx5_5"]["trust"] = "pcp"
+    assert {fault["where"] for fault in report.checked(asked)["faults"]} == {"vm1 mlx5_5"}
+    asked["nics"]["gpu1"]["mlx5_1"] = {**asked["nics"]["gpu1"]["mlx5_0"]}
+    assert "gpu1" in not_known({**asked, "paths": []})[0]["consequence"]
 
 
 def test_a_whole_nic_of_a_guest_that_is_the_peer_of_a_port_is_followed():
@@ -250,6 +301,4 @@ def test_a_whole_nic_of_a_guest_that_is_the_peer_of_a_port_is_followed():
         for port in ports.values():
             if port["peer"].get("host") == "gpu1":
                 port["peer"]["host"] = "vm1"
-    result = report.checked(asked)
-    assert result["faults"] == []
-    assert [finding for finding in result["unseen"] if "not known beyond" in finding["reason"]] == []
+    assert report.checked(asked)["faults"] == []

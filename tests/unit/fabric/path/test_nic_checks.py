@@ -207,7 +207,8 @@ def test_a_setting_of_the_receiver_is_a_fault(changes, findings):
 def test_buffers_are_checked_only_for_lossless_classes_of_physical_functions():
     assert received(policy=LOSSY, priority_to_buffer=(0,) * 8) == []
     assert received(is_vf=True, priority_to_buffer=(0,) * 8) == []
-    assert received({"own_buffer": "no cable"}, priority_to_buffer=(0,) * 8) == [unseen(BUFFER, "a buffer", "no cable")]
+    for changes in ({"priority_to_buffer": (0,) * 8}, {}):
+        assert received({"own_buffer": "no cable"}, **changes) == [unseen(BUFFER, "a buffer", "no cable")]
     # Lossless priorities may share a buffer, because pauses hold both.
     shared = {"priority_to_buffer": (0, 0, 0, 1, 1, 0, 0, 0)}
     assert received(policy=BOTH, **shared) == []

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import Mentions
 from proof_requests import params as proof_request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
@@ -83,21 +84,53 @@ def test_hosts_with_other_nics_may_be_cabled_in_another_way():
 def test_half_of_the_hosts_decide_nothing():
     links = rail_links(leaf_of=lambda host, nic: f"leaf{1 - nic if host % 2 else nic}")
     assert list(rails(links).strays()) == []
+    halves = {"mlx5_0": ["gpu0", "gpu2"], "mlx5_1": ["gpu1", "gpu3"]}
+    other_halves = {"mlx5_0": halves["mlx5_1"], "mlx5_1": halves["mlx5_0"]}
+    assert list(rails(links).undecided()) == [("leaf0", halves), ("leaf1", other_halves)]
 
 
-def two_rails(swapped):
-    """Return the arguments for a fabric of three hosts with two NICs at two leaves, those of gpu3 exchanged or not."""
+def test_half_of_the_hosts_decide_nothing_of_a_plane():
+    """Two cables of half of the hosts are exchanged, at leaves of two NICs each."""
+    links = rail_links(nics=4, leaf_of=lambda host, nic: f"leaf{(nic + (host % 2 and nic < 2)) % 2}")
+    assert [(leaf, sorted(halves)) for leaf, halves in rails(links).undecided()] == [
+        ("leaf0", ["mlx5_0", "mlx5_1"]),
+        ("leaf1", ["mlx5_0", "mlx5_1"]),
+    ]
+
+
+def test_the_other_half_of_the_hosts_may_be_crossed_in_several_ways():
+    """Of four hosts with three NICs, two are right, and two have them at leaves one and two further."""
+    links = rail_links(nics=3, leaf_of=lambda host, nic: f"leaf{(nic + max(host - 1, 0)) % 3}")
+    halves = {"mlx5_0": ["gpu0", "gpu1"], "mlx5_1": ["gpu3"], "mlx5_2": ["gpu2"]}
+    assert next(rails(links).undecided()) == ("leaf0", halves)
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        rail_links(),
+        rail_links(hosts=2, leaf_of=lambda host, _nic: f"leaf{host}"),
+        rail_links(leaf_of=lambda host, nic: f"leaf{1 - nic if host == 3 else nic}"),
+        [*rail_links(hosts=1), (End("store1", "mlx5_1"), End("leaf0", "store1"))],
+    ],
+)
+def test_nothing_is_undecided_where_most_hosts_are_alike_or_have_other_nics(links):
+    assert list(rails(links).undecided()) == []
+
+
+def two_rails(swapped, hosts=(1, 2, 3)):
+    """Return the arguments for a fabric of hosts with two NICs at two leaves, those of gpu3 exchanged or not."""
     request = proof_request("eos")
     names = list(request["switches"]["leaf1"]["ports"])[:1]
     speed = request["switches"]["leaf1"]["ports"][names[0]]
     reading = request["nics"]["gpu1"]["mlx5_0"]
     for number, leaf in enumerate(("leaf1", "leaf2")):
         del request["switches"][leaf]["ports"][names[0]]
-        for host in (1, 2, 3):
+        for host in hosts:
             nic = 1 - number if swapped and host == 3 else number
             peer = {"host": f"gpu{host}", "port": f"mlx5_{nic}"}
             request["switches"][leaf]["ports"][f"Ethernet{20 + host}/1"] = {**speed, "peer": peer}
-    request["nics"] = {f"gpu{host}": {f"mlx5_{nic}": reading for nic in (0, 1)} for host in (1, 2, 3)}
+    request["nics"] = {f"gpu{host}": {f"mlx5_{nic}": reading for nic in (0, 1)} for host in hosts}
     request["applications"] = {host: [{"name": "NCCL", "tos": 106, "queue_pairs": 4}] for host in request["nics"]}
     return request
 
@@ -112,3 +145,16 @@ def test_the_proof_names_the_rail_of_a_broken_hop_and_a_nic_of_another_rail():
     held = [claim.claim for claim in prove(two_rails(swapped=False))[0].claims if claim.holds]
     assert any(claim.startswith("gpu3 mlx5_1 (rail mlx5_1): ") for claim in held)
     assert not any("gpu3" in claim.claim for claim in prove(two_rails(swapped=False))[0].claims if claim.holds is False)
+
+
+def test_the_proof_fails_where_the_rail_cannot_be_told():
+    request = two_rails(swapped=True, hosts=(2, 3))
+    faults = report.checked({**request, "paths": [], "rdma_class": None, "thresholds": True})["faults"]
+    assert [
+        (fault["where"], fault["seen"]) for fault in faults if fault["consequence"] == Mentions("1 of 2 hosts")
+    ] == [
+        ("leaf1", "mlx5_0 of gpu2; mlx5_1 of gpu3"),
+        ("leaf2", "mlx5_0 of gpu3; mlx5_1 of gpu2"),
+    ]
+    failed = [claim.claim for claim in prove(request)[0].claims if claim.holds is False and "1 of 2" in claim.reason]
+    assert [claim.partition(":")[0] for claim in failed] == ["leaf1", "leaf2"]

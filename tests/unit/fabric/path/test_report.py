@@ -209,3 +209,11 @@ def test_a_hypervisor_is_not_asked_for_an_application():
     result = report.checked(request)
     assert result["faults"] == []
     assert [finding["where"] for finding in result["unseen"] if "gpu2-vm" in finding["reason"]] == ["gpu2-vm"]
+
+
+@pytest.mark.parametrize("paths", [PATHS, []])
+def test_each_application_of_one_name_is_checked(paths):
+    request = params("eos", paths=paths)
+    request["applications"]["gpu1"].append({"name": "NCCL", "tos": 104, "queue_pairs": 4})
+    (fault,) = report.checked(request)["faults"]
+    assert (fault["where"], fault["wanted"], fault["seen"]) == ("gpu1 NCCL", 106, 104)

@@ -8,12 +8,16 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import find_asic, read_asics
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 
 DOCS = Path(__file__).parents[4] / "docs/reference/roce-policy.md"
 BROADCOM = [name for name in ASICS if not name.startswith("spectrum")]
@@ -165,6 +169,19 @@ def test_a_user_row_may_omit_headroom():
     asic_settings = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 4_000_000, "cell_bytes": 208}
     asic = read_asics({"nexus": {**asic_settings, "lossless_classes": 1, "alpha_exponent": -1}})["nexus"]
     assert (asic.headroom, asic.alpha_exponent) == ({}, -1)
+
+
+def test_the_documentation_has_a_whole_asic_for_cisco():
+    text = DOCS.read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(# group_vars/all.yml; the numbers.*?)```", text, re.DOTALL)
+    example = yaml.safe_load(block)
+    ports = {f"Ethernet1/{number}": {"speed_gbit_s": 100, "cable_m": 10} for number in range(1, 37)}
+    switch = {"system": example["roce_switch_system"], "asic": example["roce_switch_asic"], "ports": ports}
+    for exponent in (-2, 0):
+        example["roce_asics"]["n9336c_fx2"]["alpha_exponent"] = exponent
+        wanted = plan(read_policy({}), read_switches({"spine1": switch}, asics=example["roce_asics"]))["spine1"]
+        ecn = wanted.ports["Ethernet1/1"].queues[3].ecn
+        assert f"from {ecn.minimum_bytes:,} to {ecn.maximum_bytes:,}" in text.replace(" bytes with", " with")
 
 
 def changed(row=None, **settings):

@@ -37,7 +37,7 @@ MARKED = Ecn(150_000, 1_500_000, 100)  # NVUE's default
 
 
 def test_a_port_without_qos_trusts_no_dscp():
-    assert port() == PortQos()
+    assert port() == PortQos(ip_mtu_bytes=9216)
 
 
 def test_a_port_that_trusts_dscps_has_the_defaults_of_the_switch():

@@ -90,8 +90,8 @@ def test_a_refusal_has_the_first_60_characters_of_a_value():
 @pytest.mark.parametrize(
     ("hash_settings", "fields"),
     [
-        ({}, None),
-        ({"gtp-teid": "on"}, None),
+        ({}, ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")),
+        ({"gtp-teid": "on", "source-port": "off"}, ("destination_ip", "destination_port", "protocol", "source_ip")),
         ({"source-ip": "on"}, ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")),
         ({"source-ip": "off", "source-port": "off"}, ("destination_ip", "destination_port", "protocol")),
     ],

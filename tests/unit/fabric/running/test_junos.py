@@ -21,7 +21,7 @@ def test_a_manual_configuration_is_read():
     seen = junos.parse(BY_HAND, "leaf1")
     assert list(seen.ports) == ["et-0/0/0", "et-0/0/2:0"]
     assert seen.queue_buffer_bytes == 20_000_000
-    assert seen.ecmp_fields is None
+    assert seen.ecmp_fields == ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")
     port = seen.ports["et-0/0/0"]
     assert {
         dscp: traffic_class for dscp, traffic_class in enumerate(port.dscp_to_class) if traffic_class is not None
@@ -70,6 +70,20 @@ def test_cable_length_is_read_if_the_mru_of_all_dscps_fits_the_mtu():
     assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == 100
     text += f"{CNP} input cable-length 30\n"
     assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == 30
+
+
+@pytest.mark.parametrize(
+    ("mru", "ports"), [("", ["et-0/0/0", "et-0/0/2:0"]), (" mru 9014", ["et-0/0/2:0"]), (" mru 9216", [])]
+)
+def test_an_mru_below_the_packets_is_named_because_headroom_is_for_no_cable(mru, ports):
+    text = BY_HAND.replace("011010 pfc", f"011010 pfc{mru}").replace("011100 pfc", f"011100 pfc{mru}")
+    seen = junos.parse(text, "leaf1")
+    assert [port for port, qos in seen.ports.items() if qos.cable_m == 0] == ports
+    named = [override for override in seen.overrides if "mru" in override.statement]
+    assert [list(override.ports) for override in named] == ([ports] if ports else [])
+    assert all(
+        override.statement == Mentions("congestion-notification-profile cnp", mru or "2500") for override in named
+    )
 
 
 def test_the_largest_mru_is_read():

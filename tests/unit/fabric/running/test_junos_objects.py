@@ -169,6 +169,7 @@ def test_classes_with_invalid_numbers_are_refused(line, facts):
 
 HASH = "forwarding-options enhanced-hash-key"
 ALL = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")
+NOT_SOURCE_PORT = ("destination_ip", "destination_port", "protocol", "source_ip")
 NOT = {
     "no-ipv4-source-address no-ipv6-source-address": "source_ip",
     "no-ipv4-destination-address no-ipv6-destination-address": "destination_ip",
@@ -182,8 +183,10 @@ def test_the_hash_is_read_where_it_is_the_same_for_both_ip_versions():
     def fields(*lines):
         return read(*(f"{HASH} {line}" for line in lines)).ecmp_fields
 
-    assert fields() is None
-    assert fields("hash-mode layer2-payload") == ALL
+    assert fields() == fields("hash-mode layer2-payload") == fields("hash-seed 5") == ALL
+    assert fields("family inet no-l4-source-port") is None
+    assert fields("family inet no-l4-source-port", "family inet6 no-l4-source-port") == NOT_SOURCE_PORT
+    assert read("forwarding-options hash-key family inet layer-3").ecmp_fields is None
     assert fields("hash-mode layer2-header") is None
     for statements, field in NOT.items():
         four, six = statements.split()

@@ -154,6 +154,15 @@ def test_a_port_that_pauses_has_the_smaller_mtu(line, mtu, read_as):
     )
 
 
+@pytest.mark.parametrize("mtu", [1500, 9216])
+def test_the_mtu_of_a_class_that_never_pauses_limits_no_port(mtu):
+    default = ("class type network-qos c-8q-nq-default", f"  mtu {mtu}")
+    qos = network(*default)
+    assert (qos.pfc, qos.ip_mtu_bytes) == ((), 9000)
+    qos = network(*default, "class type network-qos c-8q-nq7", "  mtu 9216", "  pause pfc-cos 3")
+    assert (qos.pfc, qos.ip_mtu_bytes) == ((3,), 9000)
+
+
 @pytest.mark.parametrize(
     ("line", "fact"),
     [

@@ -20,6 +20,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overr
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import overrides
 
+DROPS = "random-detect minimum-threshold 1 kbytes maximum-threshold 2 kbytes drop-probability 100 weight 0"
+LAG = {"lag_interfaces": [{"name": "PortChannel1", "members": {"interfaces": [{"member": "PORT"}]}}]}
+EGRESS_LOSSLESS = {"name": "egress_lossless_profile", "pool": "egress_lossless_pool"}
+OTHER = {"pool": "egress_lossy_pool", "dynamic_th": "3"}  # of a pool that is not for lossless packets
 # Each is a change of spine1's configuration, and the statement as the system's table has it, or, without a row of the
 # table, the last words of what is seen. A change is lines ("PORT: " as the first word:
 # below the port), a tree (PORT: the port), or a change of what a Linux machine shows.
@@ -66,6 +70,10 @@ EXAMPLES = {
             "qos random-detect ecn global-buffer minimum-threshold 1 bytes maximum-threshold 2 bytes",
             "qos random-detect ecn global-buffer minimum-threshold 1 bytes maximum-threshold 2 bytes",
         ),
+        "port channel's MTU": (
+            "PORT: channel-group 7 mode active\ninterface Port-Channel7\n   no switchport",
+            "Port-Channel7 mtu 1500",
+        ),
         "layer 2 MTU": ("PORT: l2 mtu 1500", "l2 mtu 1500"),
         "VXLAN": (
             "interface Vxlan1\n   vxlan qos dscp propagation encapsulation",
@@ -95,6 +103,14 @@ EXAMPLES = {
             "Ethernet1/9",
         ),
         "port channel's policy": ("PORT: channel-group 7 mode active\ninterface port-channel7\n  mtu 1500", "mtu 1500"),
+        "port channel's MTU": (
+            "PORT: channel-group 7 mode active\ninterface port-channel7\n  no switchport",
+            "port-channel7 mtu 1500",
+        ),
+        "WRED that drops CNPs": (
+            f"CNPS: {DROPS}",
+            f"class c-out-8q-q6 {DROPS}",
+        ),
         "storm control": ("PORT: storm-control broadcast level 1.00", "storm-control broadcast level 1.00"),
         "flow control": ("PORT: flowcontrol receive on", "flowcontrol receive on"),
         "MACsec": ("PORT: macsec keychain K policy P", "macsec keychain K policy P"),
@@ -133,6 +149,12 @@ EXAMPLES = {
         "member of a port channel": (
             "set interfaces PORT ether-options 802.3ad ae0\nset interfaces et-0/0/9 ether-options 802.3ad ae0",
             "et-0/0/9",
+        ),
+        "port channel's MTU": ("set interfaces PORT ether-options 802.3ad ae0", "ae0 mtu 1500"),
+        "port channel's smaller MTU": (
+            "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 1514\n"
+            "set interfaces ae0 unit 0 family inet mtu 1400",
+            "ae0 mtu 1400",
         ),
         "port channel's class of service": (
             "set interfaces PORT ether-options 802.3ad ae0\nset class-of-service interfaces ae0 scheduler-map M\n"
@@ -272,7 +294,68 @@ EXAMPLES = {
     "sonic": {
         "port down": ({"PORT": {"PORT": {"admin_status": "down"}}}, "PORT admin_status down"),
         "port speed": ({"PORT": {"PORT": {"speed": "100000"}}}, "100 Gbit/s"),
+        "negotiated speed": ({"PORT": {"PORT": {"autoneg": "on"}}}, "PORT autoneg on"),
+        "lower advertised speed": (
+            {"PORT": {"PORT": {"autoneg": "on", "adv_speeds": ["100000", "400000"]}}},
+            "PORT autoneg on",
+        ),
         "asymmetric PFC": ({"PORT": {"PORT": {"pfc_asym": "on"}}}, "PORT pfc_asym on"),
+        "lossless queues in the lossy pool": (
+            {"BUFFER_PROFILE": {"egress_lossless_profile": {"pool": "egress_lossy_pool"}}},
+            "the pool egress_lossy_pool",
+        ),
+        "limit of lossless queues": (
+            {"BUFFER_PROFILE": {"egress_lossless_profile": {"static_th": "15000000"}}},
+            "above 15000000 bytes",
+        ),
+        "alpha of lossless queues": (
+            {"BUFFER_PROFILE": {"egress_lossless_profile": {"dynamic_th": "-1"}}},
+            "dynamic_th is -1,",
+        ),
+        "threshold of lossless queues": (
+            {"BUFFER_PROFILE": {"egress_lossless_profile": {"static_th": None}}},
+            "dynamic_th nor static_th",
+        ),
+        "small egress pool": (
+            {"BUFFER_POOL": {"egress_lossless_pool": {"size": "15000000"}}},
+            "above 15000000 bytes",
+        ),
+        "pool of another direction": (
+            {"BUFFER_POOL": {"ingress_lossless_pool": {"type": "egress"}}},
+            "type is 'egress',",
+        ),
+        "no pool": ({"BUFFER_PROFILE": {"egress_lossless_profile": {"pool": "gone"}}}, "refers to BUFFER_POOL|gone,"),
+        "tiny pool": ({"BUFFER_POOL": {"egress_lossy_pool": {"size": "1000"}}}, "BUFFER_POOL size 1000"),
+        "lossy groups without buffer": (
+            {"BUFFER_PROFILE": {"ingress_lossy_profile": {"dynamic_th": "-8"}}},
+            "BUFFER_PROFILE dynamic_th -8",
+        ),
+        "CNPs' queue without buffer": (
+            {
+                "BUFFER_PROFILE": {"tiny": {"pool": "egress_lossy_pool", "static_th": "0"}},
+                "BUFFER_QUEUE": {"PORT|5-6": {"profile": "tiny"}},
+            },
+            "BUFFER_PROFILE static_th 0",
+        ),
+        "port without a share of the lossless pool": (
+            {
+                "BUFFER_PORT_INGRESS_PROFILE_LIST": {"PORT": {"profile_list": "other"}},
+                "BUFFER_PROFILE": {"other": OTHER},
+            },
+            "BUFFER_PORT_INGRESS_PROFILE_LIST lossy profile_list other",
+        ),
+        "watchdog without a storm": (
+            {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "enable"}}},
+            "PFC_WD BIG_RED_SWITCH enable",
+        ),
+        "watchdog without counters": (
+            {"FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "disable"}}},
+            "FLEX_COUNTER_TABLE FLEX_COUNTER_STATUS disable",
+        ),
+        "watchdog with late counters": (
+            {"FLEX_COUNTER_TABLE": {"PFCWD": {"POLL_INTERVAL": "60000"}}},
+            "FLEX_COUNTER_TABLE POLL_INTERVAL 60000",
+        ),
         "MACsec": ({"PORT": {"PORT": {"macsec": "M"}}}, "PORT macsec M"),
         "member of a port channel": (
             {"PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}, "PortChannel1|Ethernet99": {}}},
@@ -284,6 +367,10 @@ EXAMPLES = {
                 "PORTCHANNEL": {"PortChannel1": {"admin_status": "down"}},
             },
             "PORTCHANNEL admin_status down",
+        ),
+        "port channel's MTU": (
+            {"PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}}, "PORTCHANNEL": {"PortChannel1": {"mtu": "1500"}}},
+            "PortChannel1 mtu 1500",
         ),
         "PCP map": (
             {"DOT1P_TO_TC_MAP": {"A": {"0": "0"}}, "PORT_QOS_MAP": {"PORT": {"dot1p_to_tc_map": "A"}}},
@@ -328,6 +415,10 @@ EXAMPLES = {
         "port down": ({"interface": {"PORT": {"link": {"state": {"down": {}}}}}}, "interface swp1 link state down"),
         "port speed": ({"interface": {"PORT": {"link": {"speed": "100G"}}}}, "100 Gbit/s"),
         "member of a bond": ({"interface": {"bond1": {"bond": {"member": {"PORT": {}, "swp99": {}}}}}}, "swp99"),
+        "bond's MTU": (
+            {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 1500}}}},
+            "bond1 mtu 1500",
+        ),
         "bond's QoS": (
             {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "qos": {"pfc-watchdog": {"state": "disable"}}}}},
             "bond1 qos",
@@ -390,6 +481,19 @@ EXAMPLES = {
             },
             "qos advance-buffer-config default-global egress-lossless-buffer shared-alpha alpha_1",
         ),
+        "pool of other traffic": (
+            {"qos": {"traffic-pool": {"default-lossy": {"switch-priority": {"0-3": {}}}}}},
+            "default-lossy switch-priority 0-3",
+        ),
+        "lossless pool with other traffic": (
+            {"qos": {"traffic-pool": {"default-lossless": {"switch-priority": ["3", "5"]}}}},
+            "default-lossless switch-priority 3,5",
+        ),
+        "lossless pool without RoCE": (
+            {"qos": {"traffic-pool": {"default-lossless": {"switch-priority": 4}}}},
+            "default-lossless switch-priority 4",
+        ),
+        "watchdog": ({"qos": {"pfc-watchdog": {"action": "forward"}}}, "qos pfc-watchdog action forward"),
         "trimming": (
             {"system": {"forwarding": {"packet-trim": {"state": "enabled"}}}},
             "system forwarding packet-trim state enabled",
@@ -414,6 +518,37 @@ EXAMPLES = {
             {"qos_scheduler": [{"name": "POLICY", "schedulers": [{"sequence": 255, "pir": 1000}]}]},
             "qos_scheduler pir 1000",
         ),
+        "strict queue beyond the classes": (
+            {"qos_scheduler": [{"name": "POLICY", "schedulers": [{"sequence": 9, "scheduler_type": "strict"}]}]},
+            "qos_scheduler strict sequence 9",
+        ),
+        "WRED that drops CNPs": (
+            {
+                "qos_wred": [{"name": "DROP", "green": {"enable": True, "min_threshold": 1000, "max_threshold": 2000}}],
+                "qos_interfaces": [{"name": "PORT", "queues": [{"id": 6, "wred_profile": "DROP"}]}],
+            },
+            "qos_wred green enable True",
+        ),
+        "negotiated speed": (
+            {"interfaces": [{"name": "PORT", "auto_negotiate": True}]},
+            "interfaces auto_negotiate True",
+        ),
+        "buffer profile": (
+            {"qos_buffer": {"buffer_profiles": [{"name": "P", "pool": "egress_lossless_pool", "size": 1}]}},
+            "qos_buffer P egress_lossless_pool",
+        ),
+        "limit of lossless queues": (
+            {"qos_buffer": {"buffer_profiles": [{**EGRESS_LOSSLESS, "static_threshold": 1000}]}},
+            "qos_buffer egress_lossless_profile egress_lossless_pool static_threshold 1000",
+        ),
+        "alpha of lossless queues": (
+            {"qos_buffer": {"buffer_profiles": [{**EGRESS_LOSSLESS, "dynamic_threshold": -6}]}},
+            "qos_buffer egress_lossless_profile egress_lossless_pool dynamic_threshold -6",
+        ),
+        "shared headroom": (
+            {"qos_buffer": {"buffer_pools": [{"name": "ingress_lossless_pool", "xoff": 1}]}},
+            "qos_buffer ingress_lossless_pool xoff 1",
+        ),
         "policy of flows": (
             {
                 "fbs_policies": [
@@ -437,6 +572,11 @@ EXAMPLES = {
                 ]
             },
             "Eth1/99",
+        ),
+        "port channel's MTU": ({**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 1500}]}, "PortChannel1 mtu 1500"),
+        "port channel's maps": (
+            {**LAG, "qos_interfaces": [{"name": "PortChannel1", "qos_maps": {"dscp_fwd_group": "A"}}]},
+            "qos_maps dscp_fwd_group A",
         ),
     },
     "linux": {
@@ -545,6 +685,7 @@ EXAMPLES = {
             ],
             "eth9",
         ),
+        "bond's MTU": (lambda reading: with_bond(reading, 1500), "bond0 mtu 1500"),
     },
 }
 HARMLESS = {
@@ -564,6 +705,7 @@ HARMLESS = {
         "PORT: speed 400000",
         "interface mgmt0\n  shutdown",
         "policy-map type qos UNUSED\n  class class-default\n    police cir 1 gbps",
+        f"OTHERS: {DROPS}",
         "PORT: channel-group 7 mode active\ninterface port-channel7\n  no switchport\n  mtu 9216",
     ],
     "junos": [
@@ -575,6 +717,7 @@ HARMLESS = {
         "set firewall family inet filter F term T then accept\nset interfaces PORT unit 0 family inet filter input F",
         "set class-of-service host-outbound-traffic forwarding-class best-effort",
         "set interfaces et-0/0/9 disable",
+        "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 9192",
         "set groups re0 interfaces em0 unit 0 family inet mtu 1500\nset apply-groups re0",
         "set interfaces interface-range R member PORT\nset interfaces interface-range R description mtu",
         "set interfaces irb unit 10 family inet address 10.0.0.1/24\nset interfaces irb disable",
@@ -585,6 +728,26 @@ HARMLESS = {
     ],
     "sonic": [
         {"PORT": {"PORT": {"pfc_asym": "off", "fec": "rs", "description": "shutdown"}}},
+        {"PORT": {"PORT": {"autoneg": "on", "adv_speeds": "400000"}}},
+        {"BUFFER_PROFILE": {"egress_lossless_profile": {"dynamic_th": "0"}, "UNUSED": {"dynamic_th": "-8"}}},
+        {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "disable"}}},
+        {
+            "BUFFER_PORT_INGRESS_PROFILE_LIST": {"PORT": {"profile_list": ["other", "ingress_lossy_profile"]}},
+            "BUFFER_PORT_EGRESS_PROFILE_LIST": {
+                "PORT": {"profile_list": "egress_lossy_profile,egress_lossless_profile"}
+            },
+            "BUFFER_PROFILE": {"other": OTHER},
+        },
+        {  # as in 18 images
+            "BUFFER_PROFILE": {"small": {**OTHER, "dynamic_th": "-7"}},
+            "BUFFER_QUEUE": {"PORT|7": {"profile": "small"}},
+        },
+        {
+            "FLEX_COUNTER_TABLE": {
+                "PFCWD": {"FLEX_COUNTER_STATUS": "enable"},
+                "QUEUE": {"FLEX_COUNTER_STATUS": "disable", "POLL_INTERVAL": "10000"},
+            }
+        },
         {
             "PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}},
             "PORTCHANNEL": {"PortChannel1": {"admin_status": "up", "mtu": "9100"}},
@@ -607,14 +770,42 @@ HARMLESS = {
         {"acl": {"UNUSED": {"rule": {"10": {"action": {"set": {"dscp": 0}}}}}}},
         {"qos": {"egress-shaper": {"UNUSED": {"port-max-rate": 1000}}}},
         {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}}}},
+        {
+            "qos": {
+                "traffic-pool": {
+                    "default-lossless": {"switch-priority": {"3": {}}},
+                    "default-lossy": {"switch-priority": {"0-2": {}, "4-7": {}}},
+                }
+            }
+        },
+        {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 9216}}}},
     ],
     "dell_sonic": [
         {"interfaces": [{"name": "PORT", "enabled": True, "speed": "SPEED_400GB", "description": "shutdown"}]},
-        {"lag_interfaces": [{"name": "PortChannel1", "members": {"interfaces": [{"member": "PORT"}]}}]},
+        {**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 9100}]},
+        {
+            "interfaces": [
+                {"name": "PORT", "auto_negotiate": True, "speed": "SPEED_400GB", "advertised_speed": ["400000"]}
+            ]
+        },
+        {
+            "qos_buffer": {
+                "buffer_pools": [{"name": "ingress_lossless_pool", "xoff": 6000000}],
+                "buffer_profiles": [
+                    {**EGRESS_LOSSLESS, "static_threshold": 33417216},
+                    {"name": "pg_lossless_400000_40m_profile", "pool": "ingress_lossless_pool", "size": 1270},
+                ],
+            }
+        },
+        {
+            "qos_wred": [{"name": "DROP", "green": {"enable": True, "min_threshold": 1000, "max_threshold": 2000}}],
+            "qos_interfaces": [{"name": "PORT", "queues": [{"id": 0, "wred_profile": "DROP"}]}],
+        },
         {"fbs_policies": [{"policy_name": "P", "sections": [{"class": "C", "forwarding": {"ars_disable": True}}]}]},
     ],
     "linux": [
         lambda _reading: None,
+        lambda reading: with_bond(reading, 9216),
         lambda reading: with_action(reading, "gact"),
         lambda reading: with_rule(reading, {"counter": {"packets": 0, "bytes": 0}}, {"accept": None}),
         lambda reading: with_rule(reading, {"limit": {"rate": 1, "per": "second"}}, {"accept": None}),
@@ -661,6 +852,8 @@ def with_lines(system, statements):
         "PORT": f"interface {port}",
         "PROFILE": "qos profile ",
         "QUEUING": "  class type queuing c-out-8q-q3",
+        "CNPS": "  class type queuing c-out-8q-q6",
+        "OTHERS": "  class type queuing c-out-8q-q-default",
         "QOS": next((line for line in text.splitlines() if line.startswith("  class sailloft-tc3")), ""),
     }
     added_at_end = []
@@ -669,7 +862,7 @@ def with_lines(system, statements):
         place, colon, line = statement.partition(": ")
         if colon and place in places:
             index = next(index for index, other in enumerate(lines) if other.startswith(places[place]))
-            lines.insert(index + 1, f"{'    ' if place in ('QUEUING', 'QOS') else '   '}{line}")
+            lines.insert(index + 1, f"{'    ' if place in ('QUEUING', 'CNPS', 'OTHERS', 'QOS') else '   '}{line}")
             inserted = index + 1
         elif not added_at_end and statement.startswith("      ") and colon == "":
             lines.insert(inserted + 1, statement)
@@ -735,6 +928,13 @@ def with_action(reading, kind):
     """Give the first filter of the first port an action, in the form of tc -j."""
     filters = reading["filters"][reading["links"][0]["ifname"]]
     filters[0]["options"]["actions"] = [{"order": 1, "kind": kind}]
+
+
+def with_bond(reading, mtu):
+    """Make the first port the member of a bond."""
+    reading["links"][0].update(flags=["UP", "SLAVE"], master="bond0")
+    reading["links"].append({"ifname": "bond0", "mtu": mtu, "flags": ["UP", "MASTER"]})
+    reading["filters"]["bond0"] = []
 
 
 LIMIT = {"limit": {"rate": 10, "per": "second"}}

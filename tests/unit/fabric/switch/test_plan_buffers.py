@@ -37,7 +37,7 @@ IMAGES = {
     ),
     "Quanta-IX7-32X t0": ("trident3", 32, 100, 300, (12766208, None, 12766208), (59603, 0, 50176, 1, 3584)),
     "Quanta-IX7-32X t1": ("trident3", 32, 100, 300, (12766208, 196608, 33004032), (9427, 0, 50176, 1, 3584)),
-    "Quanta-IX9-32X t0": (
+    "Quanta-IX9-32X t0, with a lossless pool": (
         "tomahawk3", 32, 400, 40, (59001152, 7428992, 67108864), (1270, 0, 190500, -2, 2540)
     ),
 }  # fmt: skip
@@ -59,6 +59,7 @@ def image(ports, speed, cable, pools, profile):
         "egress_lossless_pool": {"mode": "static", "type": "egress", "size": str(egress)},
         "egress_lossy_pool": {"mode": "dynamic", "type": "egress", "size": "1"},
     }
+    config["BUFFER_PROFILE"]["egress_lossless_profile"]["static_th"] = str(egress)
     if profile:
         fields = dict(zip(("size", "xon", "xoff", "dynamic_th", "xon_offset"), map(str, profile)))
         name = f"pg_lossless_{speed}000_{cable}m_profile"

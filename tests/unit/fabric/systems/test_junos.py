@@ -110,7 +110,7 @@ def test_every_missing_line_is_detected():
             seen = junos.parse("\n".join(lines[:position] + lines[position + 1 :]), "leaf1")
         except FabricError:
             continue
-        assert (seen == held(wanted)) == line.endswith("priority low"), line  # low is the default
+        assert (seen == held(wanted)) == line.endswith(("priority low", "layer2-payload")), line  # the defaults
 
 
 def test_every_changed_number_is_detected():
@@ -213,7 +213,9 @@ def test_remediation_reaches_the_wanted_settings_and_keeps_other_settings(name, 
     assert junos.remediation(changed, wanted) == ""
     foreign = [line for line in running.splitlines() if "sailloft" not in line and "interfaces" not in line]
     assert [line for line in foreign if line and " ".join(line.split()) not in changed.splitlines()] == [
-        line for line in foreign if "no-l4-source-port" in line
+        line
+        for line in foreign
+        if "no-l4-source-port" in line or (wanted.ports[PORTS[0]].pfc and "class CNP queue-" in line)
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import switches
+from junos_switch import commit
 from messages import raises
 from refusals import refuses
 from switches import LOSSY, NO_QOS
@@ -60,7 +61,10 @@ COS = "class-of-service interfaces"
         ("class-of-service schedulers other drop-profile-map loss-priority any drop-profile sailloft-01234567", False),
         ("class-of-service scheduler-maps other forwarding-class sailloft-tc3-pri3 scheduler other", False),
         ("forwarding-options enhanced-hash-key inet no-l4-source-port", True),
+        ("forwarding-options enhanced-hash-key family inet no-l4-source-port", True),
         ("forwarding-options enhanced-hash-key hash-mode layer2-payload", False),
+        ("forwarding-options enhanced-hash-key ecmp-dlb flowlet inactivity-interval 256", False),
+        ("forwarding-options enhanced-hash-key hash-seed 5", False),
         ("forwarding-options sampling input", False),
         ("class-of-service apply-macro site queue-buffer-bytes 5", False),
     ],
@@ -138,6 +142,37 @@ def test_an_object_of_ours_that_is_not_wanted_is_deleted_once_and_as_a_whole():
 def test_a_line_below_a_wanted_object_of_ours_is_deleted_alone():
     line = "class-of-service forwarding-classes class sailloft-tc0-pri0 no-loss"
     assert changes(line) == [f"delete {line}"]
+
+
+CLASS = "class-of-service forwarding-classes class"
+
+
+@pytest.mark.parametrize(
+    ("queues", "wanted", "moved"),  # of the classes of others, a lossless one is negative
+    [
+        ({"CNP": 3, "RDMA": -4}, switch(), {"CNP": "1"}),
+        ({"A": 3, "B": 3, "C": 1, "D": 2}, switch(), {"A": "5", "B": "0"}),
+        ({"FCOE": -3, "NC": 7, "BE": 0}, switch(), {}),
+        ({"RDMA": -6, "C": 1, "D": -2, "E": 5}, switch(), {"RDMA": "3"}),
+        ({"RDMA": -3}, WITHOUT_PAUSES, {"RDMA": "1"}),
+        ({"RDMA": -6, "A": 1, "B": 2, "C": 5}, WITHOUT_PAUSES, {"RDMA": "4"}),
+        ({"CNP": 3}, UNSCHEDULED, {}),
+    ],
+)
+def test_a_queue_is_lossless_or_lossy_and_a_class_of_the_other_kind_leaves_it(queues, wanted, moved):
+    lines = [f"set {CLASS} {name} queue-num {abs(queue)}\n" for name, queue in queues.items()]
+    lines += [f"set {CLASS} {name} no-loss\n" for name, queue in queues.items() if queue < 0]
+    running = junos.render(wanted) + "".join(lines)
+    change = junos.remediation(running, wanted)
+    assert change.splitlines() == [f"set {CLASS} {name} queue-num {queue}" for name, queue in moved.items()]
+    assert junos.remediation(commit(running, change), wanted) == ""
+
+
+def test_a_class_that_has_no_queue_to_go_to_is_refused():
+    queues = {"A": 1, "B": 2, "C": 4, "D": 5, "RDMA": 6}
+    lines = "".join(f"set {CLASS} {name} queue-num {queue}\n" for name, queue in queues.items())
+    with refuses(f"leaf1: {CLASS} RDMA", "queue 6", "no-loss"):
+        junos.remediation(f"{junos.render(WITHOUT_PAUSES)}{lines}set {CLASS} RDMA no-loss\n", WITHOUT_PAUSES)
 
 
 def test_only_paths_of_wanted_lines_are_activated():
