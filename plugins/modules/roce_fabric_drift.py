@@ -71,7 +71,7 @@ holds:
   returned: success
   type: bool
 first:
-  description: The number of differences and the first of them; "" if there is none.
+  description: How many devices were not read, the number of differences and the first of them; "" if there is none.
   returned: success
   type: str
 differences:
@@ -102,7 +102,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule, fabric_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import first_failure
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
 
@@ -137,7 +136,7 @@ def main() -> None:
         return {
             **result,
             "failed": False,
-            "first": "" if proof.holds else first_failure(proof),
+            "first": drift.first(proof, devices),
             "differences": drift.differences_by_device(proof, devices),
             "table": result["table"] + drift.report(proof, devices),
         }

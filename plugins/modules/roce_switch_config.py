@@ -88,6 +88,7 @@ options:
       - For O(state=restored), the directory O(backup_path) of an earlier run, instead of O(backup). Switches that it
         does not have are left out of the result.
       - The task fails if it is incomplete, or a file in it is damaged, is not a configuration, or is of another system.
+      - With O(running={}), the task only checks this for all of O(switches).
     type: path
   backup_path:
     description:

@@ -17,13 +17,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import wanted_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import first_failure
 
 NAME, TITLE = "fabric_drift", "Drift from the RoCE policy"
 UNREAD = "unread"  # also the layer of the proof's claims about devices outside of the run
 PREFIX = "sailloft_fabric_drift"
 # node_exporter reads only files with this ending (collector/textfile.go).
 ENDING = ".prom"
-REASONS = 3  # of devices that were not read, in the report
 
 
 def drift(params: Mapping[str, Any]) -> Proof:
@@ -87,7 +87,17 @@ def report(proof: Proof, devices: Mapping[str, str]) -> list[str]:
         )
         if names
     ]
-    return lines + [f"  {claim.reason}" for claim in unread[:REASONS]]
+    return lines + [f"  {claim.reason}" for claim in unread]
+
+
+def first(proof: Proof, devices: Mapping[str, str]) -> str:
+    """Return how many devices were not read, and the first difference; "" if all were read and nothing differs."""
+    if proof.holds:
+        return ""
+    unread = [device for device, count in differences_by_device(proof, devices).items() if count is None]
+    others = Proof(NAME, TITLE, NAME, [claim for claim in proof.claims if claim.layer != UNREAD])
+    lines = [f"{len(unread)} of {len(devices)} devices were not read"] if unread else []
+    return "; ".join(lines + ([first_failure(others)] if others.counts.failed or not unread else []))
 
 
 def differences_by_device(proof: Proof, devices: Iterable[str]) -> dict[str, int | None]:

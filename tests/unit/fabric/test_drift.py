@@ -44,6 +44,7 @@ def test_a_fabric_with_its_policy_differs_nowhere():
     assert proof.holds
     assert drift.differences_by_device(proof, DEVICES) == dict.fromkeys(DEVICES, 0)
     assert drift.report(proof, DEVICES) == []
+    assert drift.first(proof, DEVICES) == ""
 
 
 def test_a_difference_is_that_of_its_device_only():
@@ -75,12 +76,18 @@ def test_a_switch_that_was_not_read_fails_and_the_others_are_compared(how):
     (claim,) = [claim for claim in proof.claims if claim.layer == drift.UNREAD]
     assert claim.holds is False
     assert any(claim.reason in line for line in drift.report(proof, DEVICES))
+    told = drift.first(proof, DEVICES)
+    assert f"1 of {len(DEVICES)} devices" in told
+    assert "spine1" in told, "the first difference, too"
 
 
 def test_nothing_that_was_read_does_not_hold():
     nothing = {name: {} for name in ("running", "nics", "nics_wanted")}
     request = {**request_of(), **nothing, "unread": dict.fromkeys(DEVICES, "it does not answer")}
     assert failures(request) == dict.fromkeys(DEVICES)
+    proof = drift.drift(request)
+    assert f"{len(DEVICES)} of {len(DEVICES)} devices" in drift.first(proof, DEVICES)
+    assert sum("it does not answer" in line for line in drift.report(proof, DEVICES)) == len(DEVICES)
     assert not drift.drift(request).holds
     assert not drift.drift({**request, "unread": {}}).holds
 

@@ -57,6 +57,13 @@ def test_a_stage_changes_the_nics_and_saves_nothing(host, call):
     assert is_saved(host) is False
 
 
+def test_a_gid_that_nccl_cannot_use_is_a_warning_of_ansible(host, call):
+    """Ansible deprecates a module's result that has warnings of its own."""
+    result = call(roce_host, {"nics": {"mlx5_0": NIC}, "nccl": {"gid_index": 0}}, check_mode=True)
+    assert any("mlx5_0" in str(warning) for warning in result["warnings"])
+    assert "deprecations" not in result
+
+
 def before(call, **nccl):
     """Return the state that a call in check mode returns for the option restore."""
     return call(roce_host, {"nics": {"mlx5_0": NIC}, **nccl}, check_mode=True)["before"]

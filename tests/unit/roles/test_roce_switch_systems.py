@@ -56,7 +56,7 @@ def play(
     tasks = [
         {
             "when": "inventory_hostname in ['good', 'garbage']",
-            "block": [role(f"{system}/read", check_mode=True), facts(__roce_switch_backup="{{ roce_switch_running }}")],
+            "block": [role("read", check_mode=True), facts(__roce_switch_backup="{{ roce_switch_running }}")],
             "rescue": [facts(said_read=error)],
         },
         {
@@ -108,6 +108,7 @@ def play(
         "ansible_connect_timeout": 120,
         "ansible_python_interpreter": sys.executable,
         "roce_switch_system": system,
+        "roce_switch_ports": {},
     }
     (folder / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": common}}))
     (folder / "play.json").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
@@ -244,3 +245,22 @@ def test_a_missing_or_old_collection_is_named_before_a_switch_is_reached(tmp_pat
         assert last["msg"].startswith(f"{system}: ")
         assert f"ansible-galaxy collection install {names[system][0]}" in last["msg"]
         assert all(name in last["msg"] for name in names[system])
+
+
+def test_a_switch_without_its_network_connection_is_refused_before_it_is_reached(tmp_path):
+    network_systems = {
+        "dell_sonic": "dellemc.enterprise_sonic.sonic",
+        "eos": "arista.eos.eos",
+        "junos": "junipernetworks.junos.junos",
+        "nxos": "cisco.nxos.nxos",
+    }
+    hosts = {system: {"roce_switch_system": system} for system in network_systems}
+    hosts["eos"] = {"roce_switch_system": "eos", "ansible_connection": "ansible.netcommon.httpapi"}
+    seen = play_of_hosts(tmp_path, [role("read")], hosts, roce_switch_ports={})
+    for system, network_system in network_systems.items():
+        *_earlier, last = seen[system].values()
+        assert last["failed"]
+        assert last["msg"].startswith(f"{system}: ")
+        connection = "netconf" if system == "junos" else "httpapi"
+        facts_told = (f"ansible_connection: ansible.netcommon.{connection}", "ansible_network_os: ", network_system)
+        assert [fact for fact in facts_told if fact not in last["msg"]] == []

@@ -284,21 +284,26 @@ def _back_up(folder: str | None, texts: Mapping[str, str], switches: Mapping[str
 def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return what to send to restore each switch to its backup, and whether it is as in the backup.
 
-    With ``restore_path``, the backups are the files of that directory; switches without one stay as they are. Raises
-    FabricError, before anything is written, and ProofError.
+    With ``restore_path``, the backups are the files of that directory; switches without one stay as they are. An empty
+    ``running`` then only checks the backups of all switches. Raises FabricError, before anything is written, and
+    ProofError.
     """
-    running = _configurations(running_texts(params["running"]), params["switches"])
-    parsed = parse_running(running, params["switches"])
-    if params["restore_path"]:
-        backup = backups.read(params["restore_path"], {name: switch.system for name, switch in parsed.items()})
+    path, switches = params["restore_path"], params["switches"]
+    only_checks = path and params["running"] == {}
+    running = {} if only_checks else _configurations(running_texts(params["running"]), switches)
+    parsed = parse_running(running, switches)
+    if path:
+        names = switches if only_checks else running
+        specs = {name: Settings(FabricError, f"switch {name}", switches[name]).data for name in names}
+        backup = backups.read(path, {name: str(spec.get("system")) for name, spec in specs.items()})
     else:
         readings = running_texts(params["backup"])
         for name in running:
             if name not in readings:
                 raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
-        backup = _configurations({name: readings[name] for name in running}, params["switches"])
+        backup = _configurations({name: readings[name] for name in running}, switches)
     now = {name: switch for name, switch in parsed.items() if name in backup}
-    former = parse_running({name: backup[name] for name in now}, params["switches"])
+    former = parse_running({name: backup[name] for name in (backup if only_checks else now)}, switches)
     changes = {
         name: SYSTEMS[switch.system].restoration(backup[name], running[name], name) for name, switch in now.items()
     }
