@@ -61,7 +61,7 @@ class Booted:
         lines = subprocess.check_output(
             ["sh", "-c", command.replace("/var/log/nginx/sailloft-report.log", log)], text=True
         )
-        address, _, key = lines.splitlines()[-1].partition(" ")
+        address, key = lines.splitlines()[-1].split(" ", 1)
         assert address == NODE_ADDRESS
         return key
 

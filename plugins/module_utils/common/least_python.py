@@ -18,5 +18,5 @@ if sys.version_info < LEAST:
         "the host's ansible_python_interpreter"
     ).format(platform.node(), *LEAST, sys.executable, platform.python_version())
     # A module's result. An exception would be reported with the whole traceback.
-    print(json.dumps({"failed": True, "msg": MESSAGE}))
-    sys.exit(1)
+    sys.stdout.write(json.dumps({"failed": True, "msg": MESSAGE}) + "\n")
+    raise SystemExit(1)

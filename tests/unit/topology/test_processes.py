@@ -97,19 +97,19 @@ def test_a_file_of_a_driver_without_devices_in_sys_belongs_to_all_its_nvswitches
 
 
 def test_a_bar_is_found_open_and_mapped_with_its_file_closed(machine, gpu):
-    bar = f"/{gpu}/resource0"
-    process(machine, 20, ["mstflint"], f"{bar}_wc", f"/{gpu}/config")
+    window = f"/{gpu}/resource0"
+    process(machine, 20, ["mstflint"], f"{window}_wc", f"/{gpu}/config")
     process(machine, 21, ["rshim"])
     machine.write(
         "proc/21/maps",
         "7f0000000000-7f0000100000 rw-s 00000000 00:15 2201    /usr/lib/x/resource0\n"
-        f"7f0000200000-7f0000300000 rw-s 00000000 00:15 2202                       {bar}\n"
+        f"7f0000200000-7f0000300000 rw-s 00000000 00:15 2202                       {window}\n"
         "7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0       [stack]\n",
     )
-    assert found(machine) == [(f"{bar}_wc", (GPU,), "process 20 (mstflint)")]
+    assert found(machine) == [(f"{window}_wc", (GPU,), "process 20 (mstflint)")]
     functions = machine.read().functions
     mapped = mapped_bars(Files(str(machine.root)), functions)
-    assert [(item.path, item.addresses, str(item)) for item in mapped] == [(bar, (GPU,), "process 21 (rshim)")]
+    assert [(item.path, item.addresses, str(item)) for item in mapped] == [(window, (GPU,), "process 21 (rshim)")]
     assert mapped_bars(Files(str(machine.root)), []) == []
 
 

@@ -354,8 +354,11 @@ def test_a_device_that_a_process_has_open_is_refused_and_unread_processes_are_re
 
 def test_a_device_with_a_mapped_bar_is_refused_when_its_machine_starts(libvirt, monkeypatch):
     libvirt()
-    mapped = lambda _files, functions: [OpenFile("resource0", (functions[0].address,), 20, "mstflint", None)]  # noqa: E731
-    monkeypatch.setattr(converge, "mapped_bars", mapped)
+
+    def mapped_by_mstflint(_files, functions):
+        return [OpenFile("resource0", (functions[0].address,), 20, "mstflint", None)]
+
+    monkeypatch.setattr(converge, "mapped_bars", mapped_by_mstflint)
     host = lab()
     host.function("0000:13:00.0").driver = "nvidia"
     converge.converge(params(asked("a", **ONE), topology=host.to_dict(), state="present"), check_mode=True)

@@ -85,9 +85,9 @@ class Section(Settings):
 
         return self._value(name, default, check)
 
-    def part(self, name: str) -> Section:
-        """Return the dictionary ``name``; it is empty where the setting is missing."""
-        return Section(self.source, (*self.path, name), self.data.get(name, {}))
+    def part(self, setting: str) -> Section:
+        """Return the dictionary ``setting``; it is empty where the setting is missing."""
+        return Section(self.source, (*self.path, setting), self.data.get(setting, {}))
 
     def sections(self, name: str) -> Iterator[tuple[str, Section]]:
         """Return the dictionaries in the dictionary ``name``, with their names, in order."""

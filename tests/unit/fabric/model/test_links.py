@@ -11,6 +11,7 @@ from roce_path import LEAVES, LINKS, SPINES
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, Hop, buffer_cycle
 
 START, GOAL = End("gpu1", "mlx5_0"), End("gpu2", "mlx5_0")
+UNLINKED = End("gpu9", "x")
 
 
 @pytest.mark.parametrize("links", [LINKS, LINKS[::-1], [(peer, end) for end, peer in LINKS], LINKS + LINKS])
@@ -93,8 +94,8 @@ def test_a_cable_that_cannot_be_is_refused(links, subject, peers):
 @pytest.mark.parametrize(
     ("ends", "subject"),
     [
-        ((END := End("gpu9", "x"), GOAL), "NIC gpu9 x"),
-        ((START, END), "NIC gpu9 x"),
+        ((UNLINKED, GOAL), "NIC gpu9 x"),
+        ((START, UNLINKED), "NIC gpu9 x"),
         ((START, START), "NIC gpu1 mlx5_0"),
     ],
 )

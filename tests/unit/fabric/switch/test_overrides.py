@@ -892,7 +892,7 @@ def merged(node, added, names):
                     .replace('"PORT"', f'"{names["PORT"]}"')
                     .replace("POLICY", names.get("POLICY", ""))
                 )
-                same = [other for other in listed if other.get("name") == replaced.get("name") is not None]
+                same = [other for other in listed if "name" in replaced and other.get("name") == replaced["name"]]
                 if same and "schedulers" in replaced:
                     same[0]["schedulers"] += replaced["schedulers"]
                 elif same:

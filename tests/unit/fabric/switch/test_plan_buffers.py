@@ -113,8 +113,8 @@ def test_headroom_beyond_what_the_vendors_own_configuration_needs_is_refused():
     for port in ports.values():
         port["cable_m"] = 300
     with refuses("switch leaf1", 8724480 * 2, 196608, 10596352):
-        plan_of("trident3", config, ports, {"classes": {"roce": {}, "two": {"dscp": 1, "traffic_class": 4,
-                                                                           "bandwidth_percent": 5}}})  # fmt: skip
+        classes = {"roce": {}, "two": {"dscp": 1, "traffic_class": 4, "bandwidth_percent": 5}}
+        plan_of("trident3", config, ports, {"classes": classes})
 
 
 def test_profiles_of_the_switch_replace_the_rows_that_contradict_them():

@@ -119,9 +119,9 @@ def test_contradicting_nodes_are_refused(store):
 
 
 def test_a_node_without_arguments_and_report_has_empty_ones():
-    (text,) = node_scripts.wanted([node(1, kernel_arguments=None, report=None)]).values()
+    text = node_scripts.wanted([node(1, kernel_arguments=None, report=None)]).popitem()[1]
     assert "\nset report \nset node_args \n" in text
-    (text,) = node_scripts.wanted([node(1, kernel_arguments=["a", "b"], report="http://10.9.0.2")]).values()
+    text = node_scripts.wanted([node(1, kernel_arguments=["a", "b"], report="http://10.9.0.2")]).popitem()[1]
     assert "\nset report http://10.9.0.2\nset node_args a b\n" in text
 
 

@@ -84,7 +84,7 @@ def test_only_a_rack_has_properties_of_a_rack():
     assert root.children[0].rack_spec.units == 42
     for block, name in ((root, "test"), (root.children[1], "su-1")):
         with pytest.raises(AssertionError, match=f"{name} is no rack"):
-            _ = block.rack_spec
+            assert block.rack_spec
 
 
 def test_too_many_blocks_are_refused_before_they_are_made():

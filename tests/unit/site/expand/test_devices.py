@@ -54,7 +54,7 @@ def test_a_virtual_machine_has_the_place_of_its_host_but_no_type():
     assert vm not in host.rack.devices
     assert host.model.name == "server"
     with pytest.raises(AssertionError, match="vm4 is a virtual machine"):
-        _ = vm.model
+        assert vm.model
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def many(count):
     [
         # NCCL's own attributes of the element, of which the file gives the required ones.
         (lambda more: system(f'<cpu numaid="0"{more}/>'), 16 - 7),
-        (lambda more: pci(more), 16 - 8),
+        (pci, 16 - 8),
         (lambda more: pci("", f"<gpu{more}/>"), 16 - 6),
         (lambda more: pci("", f'<nic><net name="a"{more}/></nic>'), 16 - 15),
         (lambda more: pci("", f"<gpu{more}/>", version=2), 16 - 8),

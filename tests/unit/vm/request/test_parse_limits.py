@@ -79,7 +79,7 @@ def test_a_request_with_a_name_only_has_the_documented_defaults():
     }
     assert asdict(Disk("/a")) == {
         "path": "/a", "format": "qcow2", "read_only": False, "base": None, "base_format": "qcow2",
-            "base_url": None, "base_checksum": None, "size_mib": 0, "ssh_keys": [],
+        "base_url": None, "base_checksum": None, "size_mib": 0, "ssh_keys": [],
         "cache": "auto", "io": "auto",
     }  # fmt: skip
     assert asdict(Interface()) == {"type": "network", "source": None, "mac": None, "queues": 1}

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +19,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine
 
 (REQUEST,) = parse([vm()])
-WANTED = {"vcpus": 4, "hardware_version": "vmx-20", "extra": {}, "disks_mib": []}
-SAME: dict[str, Any] = {}
+WANTED: Mapping[str, Any] = MappingProxyType({"vcpus": 4, "hardware_version": "vmx-20", "extra": {}, "disks_mib": []})
+SAME: Mapping[str, Any] = MappingProxyType({})
 OTHER = {"vcpus": 2}
 OLDER = {"hardware_version": "vmx-19"}
 
 
 def row(
-    state: str | None = None, have: dict[str, Any] | None = SAME, wanted: dict[str, Any] | None = WANTED
+    state: str | None = None, have: Mapping[str, Any] | None = SAME, wanted: Mapping[str, Any] | None = WANTED
 ) -> MachineRow:
     """Return a virtual machine in a state (None: there is none) that differs from the wanted one by ``have``."""
     machine = None if state is None else Machine("train", "ref", None, state == "running", state, "esx01", False)
@@ -33,7 +34,7 @@ def row(
         REQUEST,
         Esxi("esx02", None, "gpu", {}),
         machine=machine,
-        wanted=wanted,
+        wanted=None if wanted is None else dict(wanted),
         have=None if machine is None or have is None else {**WANTED, **have},
     )
 

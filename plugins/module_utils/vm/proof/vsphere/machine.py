@@ -196,7 +196,7 @@ def memory_window(evidence: VsphereEvidence, function: Function) -> Claim:
         reason = "the API does not report BARs, and the collection's table has no such device; cost: none by itself"
         return not_applicable(LAYER, claim, "its BARs", source, reason)
     largest = (
-        max((bar.size_bytes for bar in guest_function.bars if bar.kind == "memory"), default=None)
+        max((window.size_bytes for window in guest_function.bars if window.kind == "memory"), default=None)
         if guest_function
         else None
     )

@@ -155,7 +155,7 @@ def test_switches_below_a_switch_are_kept_and_numbered_from_1_on():
         "0000:06:00.0",
     ]
     # A switch with one device is left out, and so is the one above it.
-    gpu, nic, other, _last = places
+    gpu, nic, other, _last = list(places)
     assert shape(render(made(host, gpu, nic, other), host, inside, places)) == [
         "ffff:ff:01.0", "ffff:ff:01.1", "0000:03:00.0", "0000:04:00.0", "0000:05:00.0",
     ]  # fmt: skip
