@@ -71,7 +71,7 @@ def test_an_equivalent_manual_configuration_needs_no_remediation():
 
 @pytest.mark.parametrize(("seconds", "ms"), [("0.01", 10), ("0.29", 290), ("1.15", 1150), ("60", 60000)])
 def test_watchdog_seconds_are_converted_exactly(seconds, ms):
-    text = BY_HAND.replace("recovery-time 0.20", f"recovery-time {seconds}")
+    text = BY_HAND.replace("recovery-time 0.20", f"recovery-time {seconds}").replace("0.10", "0.01")
     assert eos.parse(text, "leaf1").ports["Ethernet1/1"].watchdog.restoration_ms == ms
 
 

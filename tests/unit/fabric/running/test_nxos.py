@@ -76,7 +76,6 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
         (ON, "line 2 .* there is no policy-map type qos P; define it, or detach it"),
         ("system qos\n  service-policy type network-qos N\ninterface Ethernet1/1", "no policy-map type network-qos N"),
         (IN.replace("match dscp 26\n  ", "match dscp 26-\n  ") + ON, "'' is not a number from 0 to 63"),
-        (IN + ON, "line 1 .* the class depends on more than the DSCP; match only DSCPs"),
         (IN.replace("class A", "class B") + ON, "line 5 'class B': there is no class-map type qos B"),
         (IN.replace("group 3", "group 8").replace("  match cos 3\n", "") + ON, "'8' is not a number from 0 to 7"),
         ("hostname a\nservice-policy type qos input P", "line 2 .* it is not in a section"),
