@@ -74,11 +74,14 @@ class Settings:
         self.switchport: list[str] = []
         self.routes = False
         self.is_shut = False
+        self.is_up = False  # by a line
 
     def notice(self, text: str) -> None:
         """Keep what a line says of the interface's VLANs, addresses and state."""
         if text == "shutdown":
             self.is_shut = True
+        elif text == "no shutdown":
+            self.is_up = True
         elif text.startswith(("ip ", "ipv6 ")):
             self.routes = True
         elif text == "no switchport" or text.startswith("switchport "):

@@ -17,8 +17,15 @@ from typing import Any, Protocol
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import MTU, Settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import CLASS, QUEUE, SIZE, Rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
+    CLASS,
+    LINK,
+    QUEUE,
+    SIZE,
+    Rules,
+)
 
+_SHUT_BY_DEFAULT = ("interface defaults ethernet shutdown", "system default switchport shutdown")
 _ACCESS = "switchport access vlan "
 _ALLOWED = re.compile(r"switchport trunk allowed vlan (add |except )?(\S+)")
 
@@ -31,9 +38,11 @@ class Parsed(Protocol):
     vlan_interfaces: dict[int, Settings]
     lag_hashes: list[str]
     default_mtu_bytes: int
-    ecmp_fields: tuple[str, ...]
     overrides: dict[tuple[str, str], list[str]]
     lag_prefix: str
+
+    @property
+    def ecmp_fields(self) -> tuple[str, ...]: ...
 
     def port_qos(self, port: str) -> PortQos: ...
 
@@ -55,6 +64,7 @@ def switch_of(model: Parsed, name: str, system: str) -> Switch:
             lags[lag] = (*lags.get(lag, ()), port)
             for text in model.ports[lag].lines_unlike(settings) if lag in model.ports else ():
                 model.overrides[f"interface {lag} {text}", QUEUE] = [lag]
+    _record_shut_by_default(model)
     _record_hashes(model, lags)
     subinterfaces = dict(_subinterfaces(model.ports))
     _record_subinterfaces(model, ports, subinterfaces)
@@ -82,6 +92,22 @@ def is_as_wanted(model: Parsed, port: str, qos: PortQos, not_held: Collection[st
     except FabricError:
         return False
     return all(getattr(seen, name) == value for name, value in vars(qos).items() if name not in not_held)
+
+
+def _record_shut_by_default(model: Parsed) -> None:
+    """Record the statements that shut ports, or NX-OS's switched ports, for those that no line opens."""
+    for text in _SHUT_BY_DEFAULT:
+        if model.overrides.pop((text, LINK), None) is None:
+            continue
+        closed = [
+            port
+            for port, settings in model.ports.items()
+            if port.startswith("Ethernet")
+            and not settings.is_up
+            and not ("switchport" in text and "no switchport" in settings.switchport)
+        ]
+        if closed:
+            model.overrides[text, LINK] = closed
 
 
 def _record_hashes(model: Parsed, lags: Mapping[str, Sequence[str]]) -> None:

@@ -83,7 +83,7 @@ EOS = Rules(
     (r"load-balance cluster .*\baction ", CLASS),
 )
 NXOS = Rules(
-    (r"shutdown$", LINK),
+    (r"shutdown$|system default switchport shutdown", LINK),
     (r"storm-control |macsec |class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
     (r"class c-out-(8q-)?q-default (queue-limit|random-detect)", None),  # of other traffic

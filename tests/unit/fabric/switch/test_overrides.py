@@ -143,6 +143,7 @@ EXAMPLES = {
     },
     "nxos": {
         "port down": ("PORT: shutdown", "shutdown"),
+        "ports down by default": ("system default switchport shutdown", "system default switchport shutdown"),
         "no bursts of buffer": ("PORT: no buffer-boost", "no buffer-boost"),
         "multicast first": ("hardware high-multicast-priority", "hardware high-multicast-priority"),
         "jumbo MTU": ("system jumbomtu 1500", "system jumbomtu 1500"),
@@ -814,6 +815,7 @@ HARMLESS = {
         "port-channel load-balance trident fields ip ip-tcp-udp-header",
         "ip load-sharing trident fields ipv6 source-ip destination-ip source-port destination-port flow-label",
         "load-balance cluster\n   load-balance method flow round-robin",
+        "interface defaults\n   ethernet\n      shutdown\nPORT: no shutdown\ninterface Ethernet1/2\n   no shutdown",
     ],
     "nxos": [
         "PORT: no shutdown",
@@ -833,6 +835,7 @@ HARMLESS = {
         "PORT: channel-group 7 mode active\ninterface Ethernet1/2\n  channel-group 7 mode active\n"
         "port-channel load-balance src-dst ip-l4port rotate 3",
         "priority-flow-control override-interface mode on",
+        "system default switchport shutdown\nPORT: no shutdown\ninterface Ethernet1/2\n  no switchport",
     ],
     "junos": [
         "set interfaces PORT speed 400g",
