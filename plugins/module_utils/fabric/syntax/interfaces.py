@@ -57,16 +57,9 @@ def switch_of(model: Parsed, name: str, system: str) -> Switch:
     distinct: dict[PortQos, PortQos] = {}
     shared = {id(qos): distinct.setdefault(qos, qos) for qos in {id(qos): qos for qos in ports.values()}.values()}
     model.record_overrides()
-    lags: dict[str, tuple[str, ...]] = {}
-    for port, settings in model.ports.items():
-        if settings.lag:
-            lag = f"{model.lag_prefix}{settings.lag}"
-            lags[lag] = (*lags.get(lag, ()), port)
-            for text in model.ports[lag].lines_unlike(settings) if lag in model.ports else ():
-                model.overrides[f"interface {lag} {text}", QUEUE] = [lag]
     _record_shut_by_default(model)
+    lags, subinterfaces = _lags(model), dict(_subinterfaces(model.ports))
     _record_hashes(model, lags)
-    subinterfaces = dict(_subinterfaces(model.ports))
     _record_subinterfaces(model, ports, subinterfaces)
     _record_sizes(model, ports, lags, subinterfaces)
     return Switch(
@@ -108,6 +101,18 @@ def _record_shut_by_default(model: Parsed) -> None:
         ]
         if closed:
             model.overrides[text, LINK] = closed
+
+
+def _lags(model: Parsed) -> dict[str, tuple[str, ...]]:
+    """Return the members of each port channel, and record its lines that they do not have."""
+    lags: dict[str, tuple[str, ...]] = {}
+    for port, settings in model.ports.items():
+        if settings.lag:
+            lag = f"{model.lag_prefix}{settings.lag}"
+            lags[lag] = (*lags.get(lag, ()), port)
+            for text in model.ports[lag].lines_unlike(settings) if lag in model.ports else ():
+                model.overrides[f"interface {lag} {text}", QUEUE] = [lag]
+    return lags
 
 
 def _record_hashes(model: Parsed, lags: Mapping[str, Sequence[str]]) -> None:
