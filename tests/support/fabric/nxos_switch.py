@@ -93,7 +93,6 @@ class-map type qos match-all RDMA
  ! RoCE
  match dscp af31
 class-map match-any CNP
- match cos 6
  match dscp cs6
 class-map type network-qos NODROP
  match qos-group 3

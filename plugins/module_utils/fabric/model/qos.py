@@ -119,7 +119,7 @@ class Watchdog:
 class PortQos:
     """One port, both directions. Ports that are alike share one object.
 
-    ingress: ``dscp_to_class`` (64 entries; None: the port does not classify that DSCP), ``rewrites_dscp`` (packets
+    ingress: ``dscp_to_class`` (64 entries; None: more than the DSCP decides, or nothing), ``rewrites_dscp`` (packets
     leave with another DSCP than they arrived with), ``class_to_priority`` (8: the priority of the pauses that the port
     sends for a traffic class), ``headroom`` (8, by priority).
     egress: ``class_to_queue`` (8), ``priority_to_queue`` (8: the queue that a received pause stops), ``queues`` (8).

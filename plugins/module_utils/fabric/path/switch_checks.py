@@ -66,7 +66,7 @@ def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Claim]:
             traffic_class,
             "RoCE shares a class with other traffic from here on"
             if traffic_class is not None
-            else "the port does not look at it, so RoCE uses the default class from here on",
+            else "the port does not look at it, or at more than it: RoCE may use another class from here on",
         )
     for dscp, class_of_dscp in enumerate(port.dscp_to_class):
         if class_of_dscp == rdma.traffic_class and dscp != rdma.dscp:

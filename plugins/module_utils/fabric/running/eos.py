@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
@@ -19,7 +19,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos_settings import EosSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import class_maps
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.class_maps import Classification, Taken
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    MTU,
     CliLine,
     CliReader,
     padded,
@@ -36,13 +39,11 @@ WATCHDOG_ACTION = "priority-flow-control pause watchdog port action"
 INPUT = "service-policy type qos input"
 OWN_MAP = "qos map dscp to traffic-class"
 PROFILE = "service-profile"
-MTU = "mtu"
 ROUTED = "switchport"
 STRICT, PERCENT, ECN = "priority", "bandwidth percent", "random-detect ecn"  # of a queue
 
 # DSCPs 0 to 7 go to class 1 and 8 to 15 to class 0; each further block of eight goes to the next class.
 DEFAULT_DSCP_MAP = tuple({0: 1, 1: 0}.get(dscp // 8, dscp // 8) for dscp in range(DSCPS))
-_DEFAULT_MTU_BYTES = 1500  # of a routed port
 _REMEDY = "correct it on the switch"
 _KNOWN = re.compile(r"(interface |qos |hostname |end$)")
 _FOREIGN = re.compile(r"(system qos$|feature |vdc |vrf context |policy-map type (network-qos|queuing) )")
@@ -52,24 +53,35 @@ _DSCP_MAP = re.compile(r"qos map dscp ([\d ,-]+) to traffic-class (\d+)( drop-pr
 _QUEUE_MAP = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d+)")
 _ECN = re.compile(
     r"random-detect ecn minimum-threshold (\d+) (\w+) maximum-threshold (\d+) (\w+)"
-    r"(?: max-mark-probability (\d+))?(?: weight \d+)?"
+    r"(?: max-mark-probability (\d+))?(?: weight (\d+))?"
 )
 _TIMER = re.compile(
-    r"priority-flow-control pause watchdog port timer timeout (\d+(?:\.\d+)?) polling-interval (?:auto|\d+(?:\.\d+)?)"
+    r"priority-flow-control pause watchdog port timer timeout (\d+(?:\.\d+)?) polling-interval (auto|\d+(?:\.\d+)?)"
     r" recovery-time (\d+(?:\.\d+)?)(?: forced)?"
 )
-_DEFAULT_TIME = re.compile(r"priority-flow-control pause watchdog default (timeout|recovery-time) (\d+(?:\.\d+)?)")
+_DEFAULT_TIME = re.compile(
+    r"priority-flow-control pause watchdog default (timeout|polling-interval|recovery-time) (\d+(?:\.\d+)?)"
+)
 _QUEUE = re.compile(r"(?:uc-)?tx-queue (\d+)")
 _PRIORITY = re.compile(r"priority-flow-control priority (\d+) (no-drop|drop)")
 _ACTION = re.compile(rf"{WATCHDOG_ACTION} (drop|notify-only|errdisable)")
 _NAMED = re.compile(rf"({INPUT}|{OWN_MAP}|{PROFILE}) \S+")
-_HASH = re.compile(r"ip load-sharing (\S+) fields ip (.+)")
+_HASH = re.compile(r"(ip load-sharing \S+ fields (ip|ipv6)) (.+)")
+_MATCH = re.compile(r"match (?:(?:ip )?dscp ((?!.* ecn ).+)|(?:ip|ipv6) access-group (\S+))")
 _HASH_FIELDS = {
     "source-ip": "source_ip",
     "destination-ip": "destination_ip",
     "source-port": "source_port",
     "destination-port": "destination_port",
 }
+
+
+class Hash(NamedTuple):
+    """What ECMP hashes of the packets of one family: the line, its words before the fields, and the fields."""
+
+    head: str
+    fields: tuple[str, ...]
+    text: str
 
 
 class EosConfiguration(CliReader):
@@ -86,14 +98,14 @@ class EosConfiguration(CliReader):
         self.ports: dict[str, EosSettings] = {}
         self.class_maps: dict[str, CliLine] = {}
         self.policy_maps: dict[str, CliLine] = {}
-        self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
-        self.hash_chip = ""
+        self.hashes: dict[str, Hash] = {}  # by family
         self.rewrites_dscp = False
         self.pfc_off = False
         self._watchdog_ms: dict[str, int] = {}
         self._watchdog_action = "errdisable"
         self._watchdog_drops = False
         self._alike: dict[tuple[Any, ...], PortQos] = {}  # by the values of a port's lines: most ports have the same
+        self._classified: dict[int, Classification] = {}  # by the line number of a policy map
         lines = self.tree(text, "EOS", _KNOWN, _FOREIGN)
         if text.lstrip().startswith(_WHOLE) and lines[-1].text != "end":
             raise FabricError(f"{name}: configuration", 'it stops before its "end"', "fetch it again, all of it")
@@ -108,38 +120,52 @@ class EosConfiguration(CliReader):
         settings = self.ports[port]
         contents = settings.contents()
         if contents not in self._alike:
-            self._alike[contents] = self._port_qos(settings)
+            self._alike[contents] = self.qos_of(settings)
         return self._alike[contents]
 
     def record_overrides(self) -> None:
         """Record the overrides of all ports, with those of their profiles and policy maps."""
         policies = {name: self.unread_of_classes(policy) for name, policy in self.policy_maps.items()}
         for port, settings in self.ports.items():
+            if "." in port and settings.is_shut:
+                continue
             self.record(port, "", settings.unread)
             profile = self._profile(settings)
             if profile:
                 self.record(port, profile.line.text, profile.unread)
             name = str(settings.get(INPUT) or (profile.get(INPUT) if profile else ""))
             self.record(port, f"policy-map {name}", policies.get(name, ()))
+            if name in self.policy_maps:
+                conditions = self._classification(self.policy_maps[name]).conditions
+                self.record(port, f"policy-map {name}", self.with_effects(conditions))
 
-    def _port_qos(self, settings: EosSettings) -> PortQos:
+    @property
+    def ecmp_fields(self) -> tuple[str, ...]:
+        """Return what ECMP hashes of the packets of both families: all where no line says otherwise."""
+        return tuple(field for field in ECMP_FIELDS if all(field in each.fields for each in self.hashes.values()))
+
+    def qos_of(self, settings: EosSettings) -> PortQos:
+        """Return the QoS of an interface with ``settings``. Raises FabricError as ``port_qos``."""
         merged = settings.merged_onto(self._profile(settings))
         if OWN_MAP in merged.values:
             raise self.refuse(
                 merged.values[OWN_MAP][1], "a port has a map of its own", "map DSCPs for the whole switch"
             )
+        policy = self._policy(merged)
         classes: tuple[int | None, ...] = (None,) * DSCPS
+        used: list[int] = []
         if self._trust(merged) == "dscp":
-            classes = self._classes(merged)
-        used = sorted({traffic_class for traffic_class in classes if traffic_class is not None})
+            classification = self._classification(policy) if policy else None
+            classes = classification.classes if classification else tuple(self.dscp_map)
+            used = sorted(classification.used if classification else {*self.dscp_map})
         pfc = self._pfc(merged)
         queue_of = {traffic_class: self.queue_map[traffic_class] for traffic_class in {*used, *pfc}}
         mtu = merged.get(MTU)
         if mtu is None and ROUTED in merged.values:
-            mtu = _DEFAULT_MTU_BYTES
+            mtu = self.default_mtu_bytes
         return PortQos(
             dscp_to_class=classes,
-            rewrites_dscp=self.rewrites_dscp or self._sets_dscp(merged),
+            rewrites_dscp=self.rewrites_dscp or _sets_dscp(policy),
             class_to_queue=padded({traffic_class: self.queue_map[traffic_class] for traffic_class in used}, CLASSES),
             class_to_priority=padded({traffic_class: traffic_class for traffic_class in used}, CLASSES),
             priority_to_queue=padded(queue_of, CLASSES),
@@ -187,55 +213,47 @@ class EosConfiguration(CliReader):
         return tuple(queues)
 
     def _watchdog(self, merged: EosSettings) -> Watchdog | None:
-        """Return the watchdog. It acts where a line or the switch's default enables it and there is a timeout."""
-        detection, restoration = merged.get(WATCHDOG_TIMER) or (
-            self._watchdog_ms.get("timeout", 0),
-            self._watchdog_ms.get("recovery-time", 0),
+        """Return the watchdog. It acts where a line or the switch's default enables it and there is a timeout.
+
+        It cannot act sooner than it looks at the queues.
+        """
+        times = ("timeout", "polling-interval", "recovery-time")
+        detection, polling, restoration = merged.get(WATCHDOG_TIMER) or (
+            self._watchdog_ms.get(time, 0) for time in times
         )
         on = merged.get(WATCHDOG) if WATCHDOG in merged.values else "timeout" in self._watchdog_ms
         if not on or not detection:
             return None
         action = "drop" if self._watchdog_drops else merged.get(WATCHDOG_ACTION) or self._watchdog_action
-        return Watchdog(detection, restoration, action)
+        return Watchdog(max(detection, polling), max(restoration, polling), action)
 
-    def _classes(self, merged: EosSettings) -> tuple[int, ...]:
-        """Return the class of each DSCP: the switch's map, overridden by what a policy map sets."""
-        classes = list(self.dscp_map)
+    def _policy(self, merged: EosSettings) -> CliLine | None:
         if INPUT not in merged.values:
-            return tuple(classes)
+            return None
         name, line = merged.values[INPUT]
         if name not in self.policy_maps:
             raise self.refuse(line, f"there is no policy-map {name}", "define it, or detach it")
-        unmatched = set(range(DSCPS))
-        for entry in self.policy_maps[name].children:
-            words = entry.text.split(" ")
-            if words[0] != "class":
-                continue
-            matched = unmatched if words[-1] == "class-default" else unmatched & self._matched(entry, words[-1])
-            for action in entry.children:
-                if action.text.startswith("set traffic-class "):
-                    number = self.number(action, action.text.split(" ")[2], 0, CLASSES - 1)
-                    for dscp in matched:
-                        classes[dscp] = number
-            unmatched = unmatched - matched
-        return tuple(classes)
+        return self.policy_maps[name]
 
-    def _sets_dscp(self, merged: EosSettings) -> bool:
-        policy = self.policy_maps.get(merged.get(INPUT))
-        entries = policy.children if policy else []
-        return any(line.text.startswith("set dscp ") for entry in entries for line in entry.children)
+    def _classification(self, policy: CliLine) -> Classification:
+        """Return the classes that a policy map gives DSCPs: those of the switch's map where no class sets one."""
+        if policy.number not in self._classified:
+            self._classified[policy.number] = class_maps.classified(
+                self, policy, self._taken, "set traffic-class ", self.dscp_map
+            )
+        return self._classified[policy.number]
 
-    def _matched(self, entry: CliLine, name: str) -> set[int]:
+    def _taken(self, entry: CliLine, name: str) -> tuple[Taken, list[str]]:
         if name not in self.class_maps:
             raise self.refuse(entry, f"there is no class-map {name}", "define it, or remove the class")
-        dscps: set[int] = set()
-        for line in self.class_maps[name].children:
-            match = re.fullmatch(r"match (?:ip )?dscp (.+)", line.text)
-            if match:
-                dscps.update(self.dscps(line, match[1]))
-            elif line.text.startswith("match "):
-                raise self.refuse(line, "the class depends on more than the DSCP", "match only DSCPs")
-        return dscps
+        matches = [line for line in self.class_maps[name].children if line.text.startswith("match ")]
+        return class_maps.together([(line.text, self._match(line)) for line in matches], all_of=False)
+
+    def _match(self, line: CliLine) -> Taken:
+        match = _MATCH.fullmatch(line.text)
+        if match and match[1]:
+            return class_maps.exactly(self.dscps(line, match[1]))
+        return class_maps.of_access_list(self.access_lists.get(match[2], ())) if match else class_maps.NOT_UNDERSTOOD
 
     def _read(self, line: CliLine) -> None:
         words = line.text.split(" ")
@@ -244,7 +262,7 @@ class EosConfiguration(CliReader):
                 for name in self.ports_of(line):
                     self._settings(self.ports.setdefault(name, EosSettings(line)), line)
             else:
-                self.unread_of_section(line)
+                self.read_beside_ports(line)
         elif line.text.startswith("qos profile ") and len(words) == 3:
             self._settings(self.profiles.setdefault(words[2], EosSettings(line)), line)
         elif line.text.startswith("class-map type qos "):
@@ -260,7 +278,7 @@ class EosConfiguration(CliReader):
 
     def _read_global(self, line: CliLine) -> None:
         dscp_map, queue_map = _DSCP_MAP.fullmatch(line.text), _QUEUE_MAP.fullmatch(line.text)
-        time, fields = _DEFAULT_TIME.fullmatch(line.text), _HASH.fullmatch(line.text)
+        time, hashed = _DEFAULT_TIME.fullmatch(line.text), _HASH.fullmatch(line.text)
         if dscp_map:
             number = self.number(line, dscp_map[2], 0, CLASSES - 1)
             if dscp_map[3]:
@@ -270,16 +288,12 @@ class EosConfiguration(CliReader):
                 (self.coloured.add if dscp_map[3] else self.coloured.discard)(dscp)
         elif queue_map:
             number = self.number(line, queue_map[2], 0, CLASSES - 1)
-            for word in queue_map[1].replace(",", " ").split():
-                first, _dash, last = word.partition("-")
-                first_class = self.number(line, first, 0, CLASSES - 1)
-                for traffic_class in range(first_class, self.number(line, last or first, first_class, CLASSES - 1) + 1):
-                    self.queue_map[traffic_class] = number
+            for traffic_class in self.numbers_of(line, queue_map[1]):
+                self.queue_map[traffic_class] = number
         elif time:
             self._watchdog_ms[time[1]] = _milliseconds(time[2])
-        elif fields:
-            self.hash_chip = fields[1]
-            self.ecmp_fields = _hash_fields(fields[2].split(" "))
+        elif hashed:
+            self.hashes[hashed[2]] = Hash(hashed[1], _hash_fields(hashed[3].split(" ")), line.text)
         elif line.text.startswith("priority-flow-control pause watchdog action "):
             self._watchdog_action = line.text.split(" ")[-1]
         elif line.text == "priority-flow-control pause watchdog override action drop":
@@ -291,10 +305,11 @@ class EosConfiguration(CliReader):
         elif re.match(r"qos map (dscp \d|traffic-class .* to (uc-)?tx-queue)", line.text):
             raise self.refuse(line, "not a map of EOS", _REMEDY)
         else:
-            self.unread_of_section(line)
+            self.read_beside_ports(line)
 
     def _settings(self, settings: EosSettings, line: CliLine) -> None:
         for child in line.children:
+            settings.notice(child.text)
             queue = _QUEUE.fullmatch(child.text)
             if queue:
                 number = self.number(child, queue[1], 0, CLASSES - 1)
@@ -324,7 +339,8 @@ class EosConfiguration(CliReader):
         elif text in (WATCHDOG, f"no {WATCHDOG}"):
             settings[WATCHDOG] = (text == WATCHDOG, line)
         elif timer := _TIMER.fullmatch(text):
-            settings[WATCHDOG_TIMER] = ((_milliseconds(timer[1]), _milliseconds(timer[2])), line)
+            polling = 0 if timer[2] == "auto" else _milliseconds(timer[2])
+            settings[WATCHDOG_TIMER] = ((_milliseconds(timer[1]), polling, _milliseconds(timer[3])), line)
         elif _ACTION.fullmatch(text):
             settings[WATCHDOG_ACTION] = (text.split(" ")[-1], line)
         elif text == "no switchport":
@@ -352,6 +368,11 @@ class EosConfiguration(CliReader):
         else:
             return False
         return True
+
+
+def _sets_dscp(policy: CliLine | None) -> bool:
+    entries = policy.children if policy else []
+    return any(line.text.startswith("set dscp ") for entry in entries for line in entry.children)
 
 
 def _hash_fields(names: list[str]) -> tuple[str, ...]:

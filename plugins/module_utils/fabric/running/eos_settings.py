@@ -19,14 +19,14 @@ class EosSettings(Settings):
         self.queues: dict[int, dict[str, tuple[Any, CliLine]]] = {}
         self.heads: dict[int, str] = {}  # "uc-tx-queue 3", or the chip's word
 
-    def merged_onto(self, profile: EosSettings | None) -> EosSettings:
-        """Return these settings, completed with those of ``other``: a port's lines override its profile's."""
-        if profile is None:
+    def merged_onto(self, below: EosSettings | None) -> EosSettings:
+        """Return these settings, completed with those of ``below``: a port's lines override its profile's."""
+        if below is None:
             return self
         merged = EosSettings(self.line)
-        merged.values = {**profile.values, **self.values}
-        for queue in {*profile.queues, *self.queues}:
-            merged.queues[queue] = {**profile.queues.get(queue, {}), **self.queues.get(queue, {})}
+        merged.values = {**below.values, **self.values}
+        for queue in {*below.queues, *self.queues}:
+            merged.queues[queue] = {**below.queues.get(queue, {}), **self.queues.get(queue, {})}
         return merged
 
     def lines_unlike(self, member: Settings) -> Iterator[str]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
@@ -15,7 +16,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import class_maps
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.class_maps import Classification, Taken
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    MTU,
     CliLine,
     CliReader,
     Settings,
@@ -29,7 +33,6 @@ OUTPUT = "service-policy type queuing output"
 NETWORK = "service-policy type network-qos"
 PFC_MODE = "priority-flow-control mode"
 WATCHDOG = "priority-flow-control watch-dog-interval"  # of a port, and of the switch
-MTU = "mtu"
 # Settings of the watchdog, of the switch.
 INTERVAL = "priority-flow-control watch-dog interval"
 SHUTDOWN = "priority-flow-control watch-dog shutdown-multiplier"
@@ -54,14 +57,25 @@ _WATCHDOG = re.compile(
 )
 _ECN = re.compile(
     r"random-detect minimum-threshold (\d+) (\w+) maximum-threshold (\d+) (\w+) drop-probability (\d+)"
-    r"(?: weight \d+)?( ecn)?"
+    r"(?: weight (\d+))?( ecn)?"
 )
 _CHOSEN = re.compile(r"random-detect threshold (burst|mesh)-optimized ecn")  # thresholds that NX-OS chooses itself
 _SHARING = re.compile(
     r"ip load-sharing address (source-destination|destination)(?: port (source-destination|destination))?( .*)?"
 )
+_PAUSE = re.compile(r"pause (?:no-drop )?(?:buffer-size .*)?pfc-cos ([\d,-]+)( receive)?")
+_PRECEDENCES = ("routine", "priority", "immediate", "flash", "flash-override", "critical", "internet", "network")
+_OTHER_PROTOCOLS = ("arp", "cdp", "clns", "clns_es", "clns_is", "dhcp", "isis", "ldp", "netbios")  # not RoCE's
 _BUILT_IN_QUEUE = re.compile(r"c-out-(?:8q-)?q(?:([0-7])|-default)")
 _BUILT_IN_NETWORK = re.compile(r"c-(?:8q-)?nq(?:([0-7])|-default)")
+
+
+class _Paused(NamedTuple):
+    """A qos-group that is never dropped: its priorities, whether it also sends pauses, and its largest packet."""
+
+    priorities: list[int]
+    sends: bool
+    mtu_bytes: int
 
 
 class NxosConfiguration(CliReader):
@@ -79,6 +93,7 @@ class NxosConfiguration(CliReader):
         self.watchdog = dict(WATCHDOG_DEFAULTS)
         self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
         self._alike: dict[frozenset[str], PortQos] = {}  # by a port's lines: most ports have the same
+        self._classified: dict[int, Classification] = {}  # by the line number of a policy map
         for line in self.tree(text, "NX-OS", _KNOWN, _FOREIGN):
             self._read(line)
 
@@ -90,38 +105,48 @@ class NxosConfiguration(CliReader):
         settings = self.ports[port]
         lines = frozenset(line.text for _value, line in settings.values.values())
         if lines not in self._alike:
-            self._alike[lines] = self._port_qos(settings)
+            self._alike[lines] = self.qos_of(settings)
         return self._alike[lines]
 
     def record_overrides(self) -> None:
         """Record the overrides of all ports, with those of the policy maps that apply to them."""
-        policies = {name: self.unread_of_classes(policy) for name, policy in self.policy_maps.items()}
+        policies = {key: self.unread_of_classes(policy) for key, policy in self.policy_maps.items()}
         attached = self.names_of(self.system)
         for port, settings in self.ports.items():
+            if "." in port and settings.is_shut:
+                continue
             self.record(port, "", settings.unread)
             own = self.names_of(settings)
             replaced = {kind for kind, _name in own}
-            for kind, name in sorted(own | {policy for policy in attached if policy[0] not in replaced}):
-                self.record(port, f"policy-map type {kind} {name}", policies.get((kind, name), ()))
+            of_system = set() if "." in port else {policy for policy in attached if policy[0] not in replaced}
+            for kind, name in sorted(own | of_system):
+                place = f"policy-map type {kind} {name}"
+                self.record(port, place, policies.get((kind, name), ()))
+                if kind == "qos" and (kind, name) in self.policy_maps:
+                    conditions = self._classification(self.policy_maps[kind, name]).conditions
+                    self.record(port, place, self.with_effects(conditions))
         for text, effect in self.system.unread:
             self.overrides[f"system qos {text}", effect] = []
 
-    def _port_qos(self, settings: Settings) -> PortQos:
-        classes = self._classes(settings)
-        used = sorted({group for group in classes if group is not None})
+    def qos_of(self, settings: Settings) -> PortQos:
+        """Return the QoS of an interface with ``settings``. Raises FabricError as ``port_qos``."""
+        policy = self._policy("qos", INPUT, settings, self.system)
+        classification = self._classification(policy) if policy else None
+        used = sorted(classification.used if classification else ())
         paused = self._paused()
-        pfc = sorted(
-            {cos for _mtu, values in paused.values() for cos in values} if settings.get(PFC_MODE) == "on" else ()
-        )
-        priority_of = {group: paused[group][1][0] if group in paused else group for group in used}
+        sending = [group for group in paused.values() if group.sends and settings.get(PFC_MODE) == "on"]
+        pfc = sorted({priority for group in sending for priority in group.priorities})
+        priority_of = {group: paused[group].priorities[0] if group in paused else group for group in used}
         queue_of = {priority_of[group]: group for group in used}
-        queue_of.update({cos: group for group, (_mtu, values) in paused.items() for cos in values if cos in pfc})
+        queue_of.update(
+            {priority: group for group, each in paused.items() for priority in each.priorities if priority in pfc}
+        )
         mtu = settings.get(MTU) or _DEFAULT_MTU_BYTES
-        if pfc:  # the headroom of a class has no capacity for a packet larger than the class's MTU
-            mtu = min(mtu, *(group_mtu for group_mtu, _values in paused.values()))
+        # The headroom of a class has no capacity for a packet larger than the class's MTU.
+        mtu = min([mtu, *(group.mtu_bytes for group in sending)])
         return PortQos(
-            dscp_to_class=classes,
-            rewrites_dscp=self._sets_dscp(settings),
+            dscp_to_class=classification.classes if classification else (None,) * DSCPS,
+            rewrites_dscp=_sets_dscp(policy),
             class_to_queue=padded({group: group for group in used}, CLASSES),
             class_to_priority=padded(priority_of, CLASSES),
             priority_to_queue=padded(queue_of, CLASSES),
@@ -148,45 +173,37 @@ class NxosConfiguration(CliReader):
                 raise self.refuse(line, f"there is no policy-map type {kind} {name}", "define it, or detach it")
         return None
 
-    def _classes(self, settings: Settings) -> tuple[int | None, ...]:
-        """Return the qos-group of each DSCP; None for all where no policy classifies packets."""
-        policy = self._policy("qos", INPUT, settings, self.system)
-        if policy is None:
-            return (None,) * DSCPS
-        groups = [0] * DSCPS
-        unmatched = set(range(DSCPS))
-        for entry in policy.children:
-            match = re.fullmatch(r"class (?:type qos )?(\S+)", entry.text)
-            if not match:
-                continue
-            matched = unmatched if match[1] == "class-default" else unmatched & self._matched(entry, match[1])
-            for action in entry.children:
-                if action.text.startswith("set qos-group "):
-                    number = self.number(action, action.text.split(" ")[2], 0, CLASSES - 1)
-                    for dscp in matched:
-                        groups[dscp] = number
-            unmatched = unmatched - matched
-        return tuple(groups)
+    def _classification(self, policy: CliLine) -> Classification:
+        """Return the qos-groups that a policy map gives DSCPs: 0 where no class sets one."""
+        if policy.number not in self._classified:
+            self._classified[policy.number] = class_maps.classified(
+                self, policy, self._taken, "set qos-group ", (0,) * DSCPS
+            )
+        return self._classified[policy.number]
 
-    def _sets_dscp(self, settings: Settings) -> bool:
-        policy = self._policy("qos", INPUT, settings, self.system)
-        entries = policy.children if policy else []
-        return any(
-            line.text.startswith(("set dscp ", "set precedence ")) for entry in entries for line in entry.children
-        )
-
-    def _matched(self, entry: CliLine, name: str) -> set[int]:
+    def _taken(self, entry: CliLine, name: str) -> tuple[Taken, list[str]]:
         if ("qos", name) not in self.class_maps:
             raise self.refuse(entry, f"there is no class-map type qos {name}", "define it, or remove the class")
         class_map = self.class_maps["qos", name]
-        dscps: set[int] = set()
-        matches = [line for line in class_map.children if line.text.startswith("match ")]
-        for line in matches:
-            if line.text.startswith("match dscp "):
-                dscps.update(self.dscps(line, line.text[len("match dscp ") :]))
-        if dscps and len(matches) > 1 and "match-any" not in class_map.text:
-            raise self.refuse(class_map, "the class depends on more than the DSCP", "match only DSCPs, with match-any")
-        return dscps
+        matches = [(line.text, self._match(line)) for line in class_map.children if line.text.startswith("match ")]
+        return class_maps.together(matches, "match-any" not in class_map.text)
+
+    def _match(self, line: CliLine) -> Taken:
+        text = line.text[len("match ") :]
+        kind, _blank, value = text[len("not ") :].partition(" ") if text.startswith("not ") else text.partition(" ")
+        taken = class_maps.NOT_UNDERSTOOD
+        if kind == "dscp":
+            taken = class_maps.exactly(self.dscps(line, value))
+        elif kind == "precedence":
+            words = value.replace(",", " ").split()
+            listed = [str(_PRECEDENCES.index(word)) if word in _PRECEDENCES else word for word in words]
+            tiers = self.numbers_of(line, " ".join(listed))
+            taken = class_maps.exactly(8 * tier + low for tier in tiers for low in range(8))
+        elif kind == "protocol" and value in _OTHER_PROTOCOLS:
+            taken = class_maps.NOT_ROCE
+        elif kind == "access-group":
+            taken = class_maps.of_access_list(self.access_lists.get(value[len("name ") :], ()))
+        return class_maps.complement(taken) if text.startswith("not ") else taken
 
     def _group(self, entry: CliLine, kind: str, name: str, built_in: re.Pattern[str]) -> int:
         """Return the qos-group that a class of a queuing or network-qos policy is for."""
@@ -208,28 +225,24 @@ class NxosConfiguration(CliReader):
                 entries[self._group(entry, kind, match[1], built_in)] = entry
         return entries
 
-    def _paused(self) -> dict[int, tuple[int, list[int]]]:
-        """Return the qos-groups that are never dropped: the largest packet that each can hold, and its priorities."""
-        paused: dict[int, tuple[int, list[int]]] = {}
+    def _paused(self) -> dict[int, _Paused]:
+        """Return the qos-groups that are never dropped."""
+        paused: dict[int, _Paused] = {}
         policy = self._policy("network-qos", NETWORK, self.system)
         for group, entry in self._groups(policy, "network-qos", _BUILT_IN_NETWORK).items():
-            mtu = _DEFAULT_MTU_BYTES
-            values: list[int] = []
+            mtu, sends = _DEFAULT_MTU_BYTES, True
+            priorities: list[int] = []
             for line in entry.children:
-                pause = re.fullmatch(r"pause (?:.*)pfc-cos ([\d,-]+)(?: receive)?", line.text)
+                pause = _PAUSE.fullmatch(line.text)
                 if pause:
-                    for word in pause[1].split(","):
-                        first, _dash, last = word.partition("-")
-                        first_priority = self.number(line, first, 0, CLASSES - 1)
-                        values += range(
-                            first_priority, self.number(line, last or first, first_priority, CLASSES - 1) + 1
-                        )
+                    priorities += self.numbers_of(line, pause[1])
+                    sends = sends and not pause[2]
                 elif line.text.startswith("mtu "):
                     mtu = self.number(line, line.text.split(" ")[1], 576, 9216)
                 elif line.text.startswith("pause") and line.text != "pause no-drop":
                     raise self.refuse(line, "not a pause command of NX-OS", _REMEDY)
-            if values:
-                paused[group] = (mtu, values)
+            if priorities:
+                paused[group] = _Paused(priorities, sends, mtu)
         return paused
 
     def _queues(self, settings: Settings, used: set[int]) -> tuple[Queue | None, ...]:
@@ -271,8 +284,8 @@ class NxosConfiguration(CliReader):
                 "it does not say where marking begins and ends, and with what probability",
                 "add the thresholds and the probability",
             )
-        minimum, minimum_unit, maximum, maximum_unit, percent, marks = match.groups()
-        return self.marking(line, minimum, minimum_unit, maximum, maximum_unit, percent) if marks else (None, None)
+        *thresholds, marks = match.groups()
+        return self.marking(line, *thresholds) if marks else (None, None)
 
     def _watchdog(self, settings: Settings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""
@@ -293,7 +306,7 @@ class NxosConfiguration(CliReader):
                 for name in self.ports_of(line):
                     self._settings(self.ports.setdefault(name, Settings()), line)
             else:
-                self.unread_of_section(line)
+                self.read_beside_ports(line)
         elif words[0] == "class-map":
             match = _CLASS_MAP.fullmatch(line.text)
             if not match:
@@ -324,11 +337,12 @@ class NxosConfiguration(CliReader):
                 raise self.refuse(line, "not a load-sharing method of NX-OS", _REMEDY)
             self.ecmp_fields = _fields(match[1], match[2])
         else:
-            self.unread_of_section(line)
+            self.read_beside_ports(line)
 
     def _settings(self, settings: Settings, line: CliLine) -> None:
         for child in line.children:
             text = child.text
+            settings.notice(text)
             attached, watchdog = _ATTACHED.fullmatch(text), _WATCHDOG.fullmatch(text)
             if attached:
                 kind, direction = attached[1] or "qos", attached[2]
@@ -347,6 +361,11 @@ class NxosConfiguration(CliReader):
                 raise self.refuse(child, "not a setting of NX-OS's QoS", _REMEDY)
             else:
                 self.unread_of_port(settings, child)
+
+
+def _sets_dscp(policy: CliLine | None) -> bool:
+    entries = policy.children if policy else []
+    return any(line.text.startswith(("set dscp ", "set precedence ")) for entry in entries for line in entry.children)
 
 
 def _fields(addresses: str, ports: str | None) -> tuple[str, ...]:

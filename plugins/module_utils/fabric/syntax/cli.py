@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    CLASSES,
     DSCPS,
     Ecn,
-    Override,
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import QUEUE, Rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import Rules
 
 OWN = "sailloft-"  # the prefix of the names of all rendered objects; objects with this prefix may be removed
 OWN_NAME = re.compile(re.escape(OWN) + r"[a-z0-9-]+")
@@ -31,6 +31,7 @@ DSCP_NAMES = {
     "va": 44,
     "default": 0,
 }
+MTU = "mtu"  # key of a setting
 _UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
 _RANGE = re.compile(
     r"(?P<kind>[A-Za-z][A-Za-z-]*)? ?(?P<slot>(?:\d+/)*)(?P<first>\d+)"
@@ -38,9 +39,12 @@ _RANGE = re.compile(
 )
 _SPEED = re.compile(r"speed (?:forced |auto )?(\d+)(?:(g)\S*)?$")  # "100g-2", "forced 400gfull"; NX-OS: in Mbit/s
 _LAG = re.compile(r"channel-group (\d+)\b")
+_VLAN = re.compile(r"interface Vlan ?(\d+)")
+_ACCESS_LIST = re.compile(r"(?:ip|ipv6) access-list (\S+)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AGAIN = "fetch the running configuration again, all of it"
 _MOST_BYTES = 10**10  # of a threshold; more than the largest buffer of a switch, in HBM
+_MOST_WEIGHT = 15
 _MOST_PORTS = 4096  # in a range; a longer one is an error
 
 
@@ -56,9 +60,10 @@ class CliLine:
 
 
 class Settings:
-    """The settings of a port, a profile or "system qos": by key, the value and the line that sets it.
+    """The settings of an interface, a profile or "system qos": by key, the value and the line that sets it.
 
-    ``unread``: its overrides, each with what it can change. ``lag``: the number of its port channel.
+    ``unread``: its overrides, each with what it can change. ``lag``: the number of its port channel. ``switchport``:
+    the lines that say which VLANs it carries. ``routes``: whether it has a line of IP.
     """
 
     def __init__(self) -> None:
@@ -66,6 +71,27 @@ class Settings:
         self.unread: list[tuple[str, str]] = []
         self.speed_gbit_s: int | None = None
         self.lag: str | None = None
+        self.switchport: list[str] = []
+        self.routes = False
+        self.is_shut = False
+        self.is_up = False  # by a line
+
+    def notice(self, text: str) -> None:
+        """Keep what a line says of the interface's VLANs, addresses and state."""
+        if text == "shutdown":
+            self.is_shut = True
+        elif text == "no shutdown":
+            self.is_up = True
+        elif text.startswith(("ip ", "ipv6 ")):
+            self.routes = True
+        elif text == "no switchport" or text.startswith("switchport "):
+            self.switchport.append(text)
+
+    def merged_onto(self, below: Any) -> Any:
+        """Return these settings, completed with those of ``below``."""
+        merged = Settings()
+        merged.values = {**below.values, **self.values}
+        return merged
 
     def get(self, key: str) -> Any:
         """Return the value of ``key``; None where no line sets it."""
@@ -86,12 +112,14 @@ class CliReader:
         self.name = name
         self.rules = rules
         self.overrides: dict[tuple[str, str], list[str]] = {}  # statement, effect -> ports, none for the whole switch
+        self.access_lists: dict[str, list[str]] = {}  # lines by name
+        self.vlan_interfaces: dict[int, Settings] = {}
+        self.lag_hashes: list[str] = []  # lines that say by what port channels spread packets
+        self.default_mtu_bytes = 1500  # of an interface that routes
 
     def unread(self, unread: list[tuple[str, str]], text: str) -> None:
         """Add a statement that no field shows to ``unread``, if it can change something."""
-        effect = self.rules.effect(text)
-        if effect:
-            unread.append((text, effect))
+        unread += self.with_effects([text])
 
     def unread_of_port(self, settings: Settings, line: CliLine) -> None:
         """Read a port's speed and port channel, or add the line to its overrides if it can change something."""
@@ -114,18 +142,46 @@ class CliReader:
         for child in lines[-1].children:
             self.unread_of_section(*lines, child)
 
+    def read_beside_ports(self, line: CliLine) -> None:
+        """Read a line at the margin that neither a port nor QoS has."""
+        vlan, access_list = _VLAN.fullmatch(line.text), _ACCESS_LIST.fullmatch(line.text)
+        if vlan or line.text == "interface defaults":
+            settings = Settings()
+            for child in line.children:
+                settings.notice(child.text)
+                if child.text.startswith("mtu "):
+                    settings.values[MTU] = (self.number(child, child.text[len("mtu ") :], 68, 65535), child)
+            if vlan:
+                self.vlan_interfaces[int(vlan[1])] = settings
+            else:
+                self.default_mtu_bytes = settings.get(MTU) or self.default_mtu_bytes
+        elif access_list:
+            self.access_lists.setdefault(access_list[1], []).extend(child.text for child in line.children)
+        elif line.text.startswith("port-channel load-balance "):
+            self.lag_hashes.append(line.text)
+            return
+        self.unread_of_section(line)
+
     def record(self, port: str, place: str, unread: Iterable[tuple[str, str]]) -> None:
-        """Record the overrides of ``place`` ("qos profile p"; "" for the port itself) for a port."""
+        """Record the overrides of ``place`` ("qos profile p"; "" for the port itself) for a port.
+
+        Those of a subinterface concern the packets of its port.
+        """
+        parent, dot, _number = port.partition(".")
+        where = f"interface {port} {place}" if dot else place
         for text, effect in unread:
-            self.overrides.setdefault((f"{place} {text}".strip(), effect), []).append(port)
+            self.overrides.setdefault((f"{where.strip()} {text}".strip(), effect), []).append(parent)
 
     def unread_of_classes(self, policy: CliLine | None) -> list[tuple[str, str]]:
         """Return the overrides among the actions of a policy map's classes."""
-        unread: list[tuple[str, str]] = []
-        for entry in policy.children if policy else ():
-            for action in entry.children:
-                self.unread(unread, f"class {entry.text.split(' ')[-1]} {action.text}")
-        return unread
+        entries = policy.children if policy else ()
+        return self.with_effects(
+            f"class {entry.text.split(' ')[-1]} {action.text}" for entry in entries for action in entry.children
+        )
+
+    def with_effects(self, texts: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the statements that can change something, each with what it can change."""
+        return [(text, effect) for text in texts if (effect := self.rules.effect(text))]
 
     def refuse(self, line: CliLine, cause: str, remedy: str) -> FabricError:
         """Return a FabricError that names the switch and the line."""
@@ -181,19 +237,38 @@ class CliReader:
             raise self.refuse(line, f"{word!r} is not a number from {minimum} to {maximum}", "correct it on the switch")
         return int(word)
 
-    def marking(
-        self, line: CliLine, minimum: str, minimum_unit: str, maximum: str, maximum_unit: str, percent: str | None
-    ) -> tuple[Ecn | None, str | None]:
-        """Return the marking at these thresholds, or, where a unit has no known bytes, the thresholds in words.
+    def numbers_of(self, line: CliLine, listed: str) -> list[int]:
+        """Return the numbers of a list such as "3", "0,6-7" or "0 2-4" of classes or priorities."""
+        values: list[int] = []
+        for word in listed.replace(",", " ").split():
+            first, _dash, last = word.partition("-")
+            lowest = self.number(line, first, 0, CLASSES - 1)
+            values += range(lowest, self.number(line, last or first, lowest, CLASSES - 1) + 1)
+        return values
 
-        Arista's segments and Cisco's packets have none: the size of a segment depends on the chip, and is not
-        published. Without ``percent``, all packets are marked at the upper threshold. Raises FabricError for
-        thresholds or a probability that no queue can have.
+    def marking(
+        self,
+        line: CliLine,
+        minimum: str,
+        minimum_unit: str,
+        maximum: str,
+        maximum_unit: str,
+        percent: str | None,
+        weight: str | None,
+    ) -> tuple[Ecn | None, str | None]:
+        """Return the marking at these thresholds, or the thresholds in words where they are not bytes of the queue.
+
+        Arista's segments and Cisco's packets are no bytes: the size of a segment depends on the chip, and is not
+        published. With a ``weight`` above 0, the thresholds are those of an average, which moves to the queue's length
+        by 2^-weight each time: at 15, it follows a burst long after PFC. Without ``percent``, all packets are marked at
+        the upper threshold. Raises FabricError for thresholds, a weight or a probability that no queue can have.
         """
         probability_percent = int(percent or 100)
         units = [_UNIT_BYTES.get(unit) for unit in (minimum_unit, maximum_unit)]
-        if units[0] is None or units[1] is None:
-            return None, f"{minimum} {minimum_unit} to {maximum} {maximum_unit} at {probability_percent}%"
+        averaged = self.number(line, weight or "0", 0, _MOST_WEIGHT)
+        if units[0] is None or units[1] is None or averaged:
+            text = f"{minimum} {minimum_unit} to {maximum} {maximum_unit} at {probability_percent}%"
+            return None, f"{text}, average of weight {averaged}" if averaged else text
         ecn = Ecn(int(minimum) * units[0], int(maximum) * units[1], probability_percent)
         if not ecn.minimum_bytes <= ecn.maximum_bytes <= _MOST_BYTES or not 0 <= probability_percent <= 100:
             raise self.refuse(
@@ -293,61 +368,6 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
     if qos.ip_mtu_bytes is None:
         raise FabricError(subject, "no MTU is wanted", "set switch_mtu_bytes in the policy")
     return classes
-
-
-def equal_except(seen: PortQos, wanted: PortQos, not_held: Collection[str]) -> bool:
-    """Return true where two ports are alike in all fields except ``not_held``."""
-    return all(getattr(seen, name) == value for name, value in vars(wanted).items() if name not in not_held)
-
-
-class Parsed(Protocol):
-    """A parsed configuration."""
-
-    ports: dict[str, Any]
-    ecmp_fields: tuple[str, ...]
-    overrides: dict[tuple[str, str], list[str]]
-    lag_prefix: str
-
-    def port_qos(self, port: str) -> PortQos: ...
-
-    def record_overrides(self) -> None: ...
-
-
-def switch_of(model: Parsed, name: str, system: str) -> Switch:
-    """Return the switch of a parsed configuration; ports that are alike share one object. Raises FabricError."""
-    ports = {port: model.port_qos(port) for port in model.ports}
-    distinct: dict[PortQos, PortQos] = {}
-    shared = {id(qos): distinct.setdefault(qos, qos) for qos in {id(qos): qos for qos in ports.values()}.values()}
-    model.record_overrides()
-    lags: dict[str, tuple[str, ...]] = {}
-    for port, settings in model.ports.items():
-        if settings.lag:
-            lag = f"{model.lag_prefix}{settings.lag}"
-            lags[lag] = (*lags.get(lag, ()), port)
-            for text in model.ports[lag].lines_unlike(settings) if lag in model.ports else ():
-                model.overrides[f"interface {lag} {text}", QUEUE] = [lag]
-    return Switch(
-        name,
-        system,
-        {port: shared[id(qos)] for port, qos in ports.items()},
-        model.ecmp_fields,
-        overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in model.overrides.items()),
-        speeds_gbit_s={
-            port: settings.speed_gbit_s for port, settings in model.ports.items() if settings.speed_gbit_s is not None
-        },
-        lags=lags,
-        lag_ip_mtu_bytes={lag: mtu for lag in lags if lag in ports and (mtu := ports[lag].ip_mtu_bytes) is not None},
-    )
-
-
-def is_as_wanted(model: Parsed, port: str, qos: PortQos, not_held: Collection[str]) -> bool:
-    """Return true where ``port`` has the wanted settings; a port that cannot be understood has not."""
-    if port not in model.ports:
-        return False
-    try:
-        return equal_except(model.port_qos(port), qos, not_held)
-    except FabricError:
-        return False
 
 
 def padded(values: dict[int, int], length: int) -> tuple[int | None, ...]:

@@ -55,7 +55,7 @@ def statements(node: Any, path: str) -> Iterator[str]:
 
 
 EOS = Rules(
-    (r"shutdown$|interface defaults ethernet shutdown", LINK),
+    (r"shutdown$|traffic-loopback |interface defaults ethernet shutdown", LINK),
     (r"shape rate|storm-control |mac security profile|(uc-|mc-)?tx-queue \d+ shape|class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
     (r"priority-flow-control pause watchdog", None),
@@ -70,16 +70,26 @@ EOS = Rules(
     (r"qos (profile|trust|cos|dscp|map (cos|exp)|map traffic-class .* to (cos|dscp|exp)|rewrite cos)\b", None),
     (r"qos rewrite|interface Vxlan\S+ vxlan qos", DSCP),
     (r"qos (map traffic-class .* to mc-tx-queue|random-detect|tx-queue|scheduling)", QUEUE),
-    (r"qos |interface Vlan\S+ (traffic|service)-policy", CLASS),
+    (r"qos |interface Vlan\S+ (traffic|service)-policy|platform \S+ qos ", CLASS),
     (r"(platform|hardware)\b.*\b(mmu|headroom|queue|qos-map|buffer(ing)?|voq)\b", BUFFER),
+    # Of port channels with several members. The fields that ECMP hashes are read.
+    (r"port-channel load-balance \S+ fields (ip|ipv6) (.* )?(source-port|ip-tcp-udp-header)\b", None),
+    (r"port-channel load-balance (\d|\S+ (hash|fields mac)\b)", None),
+    (r"(ip load-sharing \S+ hash|ip load-sharing \d)", None),
+    (
+        r"(ingress |port-channel )load-balance |load-balance policies load-balance \S+ profile \S+ |ip load-sharing ",
+        PATH,
+    ),
+    (r"load-balance cluster .*\baction ", CLASS),
 )
 NXOS = Rules(
-    (r"shutdown$", LINK),
+    (r"shutdown$|system default switchport shutdown", LINK),
     (r"storm-control |macsec |class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
     (r"class c-out-(8q-)?q-default (queue-limit|random-detect)", None),  # of other traffic
     (r"class \S+ random-detect (?!.* ecn$)", QUEUE),  # it drops
-    (r"class \S+ (pause buffer-size|queue-limit)", BUFFER),
+    (r"class \S+ match ", CLASS),
+    (r"class \S+ (pause (no-drop )?buffer-size|queue-limit)", BUFFER),
     (r"class \S+ (set (qos-group|dscp|precedence|cos)|pause|mtu|priority|bandwidth|random-detect)\b", None),
     (r"class \S+ ", QUEUE),
     (r"service-policy (type \S+ )?(input|output) default-", None),
@@ -90,6 +100,11 @@ NXOS = Rules(
     (r"hardware .*multicast-priority", QUEUE),
     (r"system jumbomtu (?!9216$)", SIZE),
     (r"hardware (qos|profile (buffer|pfc|burst))|congestion-control ", BUFFER),
+    (r"priority-flow-control (override-interface mode on$|watch-dog internal-)", None),
+    (r"priority-flow-control ", PAUSE),
+    # Of port channels with several members. The fields that ECMP hashes are read.
+    (r"port-channel load-balance ((src|src-dst) (ip-)?l4port|resilient)", None),
+    (r"port-channel load-balance |ip(v6)? load-sharing |(interface Vlan\S+ )?ip(v6)? policy route-map ", PATH),
 )
 # In the form of "set" lines.
 JUNOS = Rules(

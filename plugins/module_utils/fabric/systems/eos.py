@@ -12,9 +12,10 @@ largest IP packet, 68 to 9214, without Ethernet's header (Arista user manual, "S
 where nothing is configured, and then no line shows it (annetutil/annet, its Arista example).
 
 From memory, not checked: PFC's priority is the traffic class's number; a queue is strict where no line sets it, and
-weighted below a weighted one; max-mark-probability is 100 where it is left out; without a timeout no watchdog acts; the
-hash includes the protocol with the ports; ``default`` removes the line that follows it (seen only for ``mtu``). On some
-chips the watchdog is said to watch only queues with guaranteed bandwidth, which is not written here.
+weighted below a weighted one; max-mark-probability is 100 where it is left out; without a timeout no watchdog acts, and
+none sooner than its polling interval; the hash includes the protocol with the ports; the words of ``port-channel
+load-balance``; ``default`` removes the line that follows it (seen only for ``mtu``). On some chips the watchdog is said
+to watch only queues with guaranteed bandwidth, which is not written here.
 
 Thresholds are written in bytes, from 1 to 256,000,000. In lines that are read, kbytes and mbytes are powers of 1000.
 Segments cannot be read, because their size depends on the chip. The watchdog's times are hundredths of a second up to
@@ -37,7 +38,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos import (
     INPUT,
-    MTU,
     OWN_MAP,
     PROFILE,
     ROUTED,
@@ -46,15 +46,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos 
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos_settings import EosSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    MTU,
     OWN_NAME,
     CliLine,
-    is_as_wanted,
     mismatch_error,
     name_from_lines,
     numbers,
-    switch_of,
     wanted_classes,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.interfaces import is_as_wanted, switch_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.eos_restoration import restoration
 
 NOT_HELD = {
@@ -301,8 +301,9 @@ def _adopt(model: EosConfiguration, switch: Switch, plan: _WantedEos) -> list[st
     if model.pfc_off and any(qos.pfc for qos in switch.ports.values()):
         lines.append("no priority-flow-control all off")
         model.pfc_off = False
-    if switch.ecmp_fields and model.ecmp_fields != switch.ecmp_fields:
-        lines.append(f"no ip load-sharing {model.hash_chip} fields ip")
+    for hashed in model.hashes.values() if switch.ecmp_fields else ():
+        if hashed.fields != switch.ecmp_fields:
+            lines.append(f"no {hashed.head}")
     return lines
 
 

@@ -13,15 +13,17 @@ and FCS (Cisco Live BRKDCN-1100), so ``ip_mtu_bytes`` is written unchanged; it i
 class (CiscoDevNet/terraform-provider-nxos, ipqosSetMTU), whose headroom is made for it. The watchdog's interval is 100
 to 1000 ms (Cisco NDFC, PFC_WATCH_INT). It acts after the interval times a shutdown multiplier of 1 to 10, 1000 ms at
 most (Cisco Intersight, fabric.PfcWatchDog), and ends after the interval times the restore multiplier; in between,
-packets are dropped. ``ip load-sharing``: Cisco Nexus 9000 NX-OS interfaces configuration guide 10.3.
+packets are dropped. ``ip load-sharing``: Cisco Nexus 9000 NX-OS interfaces configuration guide 10.3. ``pause`` with
+``receive`` is "receive only mode" (terraform-provider-nxos, ipqosPause).
 
-From memory, not checked: how the watchdog's interval and restore multiplier are spelled; the multipliers' defaults 1
-and 10 and the restore multiplier's range of 1 to 100; that thresholds may be written in bytes and that a kbyte is 1000
-bytes; that the hash uses both addresses and ports where nothing is configured, and the protocol with the ports; that a
-watchdog acts on a port only where it is also on there; default-8q-nq-policy's name; that a service policy of the system
-replaces the one before it; and that the MTU of a network-qos class limits no packet where the class never pauses. A
-switched port accepts only an MTU of 1500 or the system's jumbo MTU. This is not checked, because nothing here shows
-which ports are switched.
+From memory, not checked: the words of ``match precedence``, ``match protocol`` and ``port-channel load-balance``, and
+``priority-flow-control override-interface``; how the watchdog's interval and restore multiplier are spelled; the
+multipliers' defaults 1 and 10 and the restore multiplier's range of 1 to 100; that thresholds may be written in bytes
+and that a kbyte is 1000 bytes; that the hash uses both addresses and ports where nothing is configured, and the
+protocol with the ports; that a watchdog acts on a port only where it is also on there; default-8q-nq-policy's name;
+that a service policy of the system replaces the one before it; and that the MTU of a network-qos class limits no packet
+where the class never pauses. A switched port accepts only an MTU of 1500 or the system's jumbo MTU. This is not
+checked, because nothing here shows which ports are switched.
 
 Thresholds are written in kbytes where both are whole kbytes, as in all sources, else in bytes, so that any number is
 exact. Thresholds in packets cannot be read.
@@ -47,7 +49,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     INPUT,
     INTERVAL,
     LOAD_SHARING,
-    MTU,
     NETWORK,
     OUTPUT,
     PFC_MODE,
@@ -57,13 +58,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     NxosConfiguration,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    MTU,
     Settings,
-    is_as_wanted,
     mismatch_error,
     name_from_lines,
-    switch_of,
     wanted_classes,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.interfaces import is_as_wanted, switch_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
     NOT_HELD,
     Tree,

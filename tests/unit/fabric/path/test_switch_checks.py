@@ -55,7 +55,7 @@ def test_the_first_of_several_dscps_in_roces_class_is_named():
     ("seen", "consequence"),
     [
         (0, "RoCE shares a class with other traffic from here on"),
-        (None, "the port does not look at it, so RoCE uses the default class from here on"),
+        (None, "the port does not look at it, or at more than it: RoCE may use another class from here on"),
     ],
 )
 def test_a_dscp_in_another_class_is_a_fault(seen, consequence):

@@ -71,7 +71,7 @@ def test_an_equivalent_manual_configuration_needs_no_remediation():
 
 @pytest.mark.parametrize(("seconds", "ms"), [("0.01", 10), ("0.29", 290), ("1.15", 1150), ("60", 60000)])
 def test_watchdog_seconds_are_converted_exactly(seconds, ms):
-    text = BY_HAND.replace("recovery-time 0.20", f"recovery-time {seconds}")
+    text = BY_HAND.replace("recovery-time 0.20", f"recovery-time {seconds}").replace("0.10", "0.01")
     assert eos.parse(text, "leaf1").ports["Ethernet1/1"].watchdog.restoration_ms == ms
 
 
@@ -89,6 +89,10 @@ def test_a_policy_map_is_read_like_the_map_of_dscps():
         "interface Ethernet1/1-3,5\n\tservice-policy type qos input IN\n",
     )
     assert eos.parse(text, "leaf1").ports["Ethernet1/5"] == held(switch("eos", ["a"])).ports["a"]
+    wanted = switch("eos", ["Ethernet1/1", "Ethernet1/2", "Ethernet1/3", "Ethernet1/5"])
+    assert "service-policy" not in eos.remediation(text, wanted)
+    more = text.replace("   match ip dscp af31\n", "   match ip dscp af31\n   match cos 3\n")
+    assert eos.remediation(more, wanted).count("   no service-policy type qos input IN\n") == 4
 
 
 def test_a_line_of_a_port_overrides_its_profile():

@@ -139,12 +139,24 @@ def test_thresholds_are_read_in_their_units():
         return routed(*WEIGHTED, f"   random-detect ecn {line}").queues[3].ecn
 
     assert ecn("minimum-threshold 1 bytes maximum-threshold 2 kbytes") == Ecn(1, 2000, 100)
-    assert ecn("minimum-threshold 3 mbytes maximum-threshold 4 mbytes max-mark-probability 5 weight 7") == Ecn(
+    assert ecn("minimum-threshold 3 mbytes maximum-threshold 4 mbytes max-mark-probability 5 weight 0") == Ecn(
         3_000_000, 4_000_000, 5
     )
     for line in ("1 segments maximum-threshold 2 bytes", "1 bytes maximum-threshold 2 segments"):
         queue = routed(*WEIGHTED, f"   random-detect ecn minimum-threshold {line}").queues[3]
         assert (queue.ecn, queue.unknown_ecn) == (None, Mentions("segments", "bytes"))
+
+
+@pytest.mark.parametrize("weight", [1, 15])
+def test_thresholds_of_an_average_are_not_bytes_of_the_queue(weight):
+    line = f"   random-detect ecn minimum-threshold 1 kbytes maximum-threshold 2 kbytes weight {weight}"
+    queue = routed(*WEIGHTED, line).queues[3]
+    assert (queue.ecn, queue.unknown_ecn) == (None, Mentions("1 kbytes", "2 kbytes", f"weight {weight}"))
+
+
+def test_a_weight_beyond_its_limit_is_refused():
+    line = "random-detect ecn minimum-threshold 1 kbytes maximum-threshold 2 kbytes weight 16"
+    refuse(f"line 7 {line!r}", "'16'", "0 to 15", lines=[*WEIGHTED, f"   {line}"])
 
 
 def test_pfc_needs_the_port_and_the_switch():
@@ -184,6 +196,10 @@ TIMER = f"{DOG} port timer timeout 0.2 polling-interval 0.1 recovery-time 0.3"
         ((), (f"{DOG} default recovery-time 1",), None),
         ((DOG,), (f"{DOG} default recovery-time 1",), None),
         ((TIMER,), (f"{DOG} default timeout 9",), Watchdog(200, 300, "errdisable")),
+        ((DOG, TIMER.replace("0.1", "0.25")), (), Watchdog(250, 300, "errdisable")),
+        ((DOG, TIMER.replace("0.1", "5")), (), Watchdog(5000, 5000, "errdisable")),
+        ((DOG, TIMER), (f"{DOG} default polling-interval 5",), Watchdog(200, 300, "errdisable")),
+        ((), (f"{DOG} default timeout 1", f"{DOG} default polling-interval 2.5"), Watchdog(2500, 2500, "errdisable")),
     ],
 )
 def test_the_watchdog_acts_with_a_timeout_where_it_is_on(lines, global_lines, watchdog):
@@ -218,7 +234,6 @@ def test_a_policy_map_overrides_the_switchs_map_with_the_first_class_that_matche
 @pytest.mark.parametrize(
     ("old", "new", "subject", "facts"),
     [
-        ("match ip dscp 0,63", "match vlan 5", "line 3 'match vlan 5'", ("DSCP",)),
         ("set traffic-class 7", "set traffic-class 8", "line 9 'set traffic-class 8'", ("'8'", "0 to 7")),
         ("   class A", "   class C", "line 8 'class C'", ("class-map C",)),
         ("-service P", "-service Q", f"line 15 '{INPUT}'", ("policy-map P",)),
@@ -274,5 +289,11 @@ def test_ports_with_the_same_queues_but_other_shares_differ():
     ],
 )
 def test_the_hash_has_the_protocol_with_its_ports(fields, read_as):
-    text = f"hostname leaf1\nip load-sharing trident fields ip {fields}\n"
-    assert eos.parse(text, "leaf1").ecmp_fields == read_as
+    for family in ("ip", "ipv6"):
+        text = f"hostname leaf1\nip load-sharing trident fields {family} {fields}\n"
+        assert eos.parse(text, "leaf1").ecmp_fields == read_as
+
+
+def test_the_hash_has_what_it_has_of_both_families():
+    lines = ("ip load-sharing trident fields ip source-ip source-port", "ip load-sharing trident fields ipv6 source-ip")
+    assert eos.parse("\n".join(("hostname leaf1", *lines, "")), "leaf1").ecmp_fields == ("source_ip",)

@@ -24,6 +24,14 @@ def test_an_equivalent_manual_configuration_needs_no_remediation():
     assert nxos.remediation(BY_HAND, wanted) == ""
 
 
+def test_a_policy_with_another_condition_is_replaced():
+    wanted = switch("nxos", ["Ethernet1/1", "Ethernet1/2", "Ethernet1/3", "Ethernet1/5"])
+    text = BY_HAND.replace(" match dscp cs6", " match cos 6\n match dscp cs6")
+    assert nxos.remediation(text, wanted).count("service-policy type qos input sailloft-in-") == 4
+    own = nxos.render(REFERENCE).replace("  match dscp 26\n", "  match dscp 26\n  match cos 3\n")
+    assert [line for line in nxos.remediation(own, REFERENCE).splitlines() if " match " in line] == ["  no match cos 3"]
+
+
 def test_lists_and_ranges_of_dscps_are_read():
     text = BY_HAND.replace("match dscp af31", "match dscp 24-26,30")
     classes = nxos.parse(text, "leaf1").ports["Ethernet1/1"].dscp_to_class
@@ -76,7 +84,6 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
         (ON, "line 2 .* there is no policy-map type qos P; define it, or detach it"),
         ("system qos\n  service-policy type network-qos N\ninterface Ethernet1/1", "no policy-map type network-qos N"),
         (IN.replace("match dscp 26\n  ", "match dscp 26-\n  ") + ON, "'' is not a number from 0 to 63"),
-        (IN + ON, "line 1 .* the class depends on more than the DSCP; match only DSCPs"),
         (IN.replace("class A", "class B") + ON, "line 5 'class B': there is no class-map type qos B"),
         (IN.replace("group 3", "group 8").replace("  match cos 3\n", "") + ON, "'8' is not a number from 0 to 7"),
         ("hostname a\nservice-policy type qos input P", "line 2 .* it is not in a section"),

@@ -181,7 +181,14 @@ def test_a_class_of_a_network_policy_beyond_its_limits_is_refused(line, fact):
 
 def test_pauses_of_the_last_priority_and_with_other_words_are_read():
     assert network("class type network-qos c-8q-nq7", "  pause pfc-cos 0,6-7").pfc == (0, 6, 7)
-    assert network("class type network-qos c-8q-nq7", "  pause no-drop pfc-cos 4 receive").pfc == (4,)
+    assert network("class type network-qos c-8q-nq7", "  pause no-drop pfc-cos 4").pfc == (4,)
+
+
+def test_a_class_that_only_obeys_pauses_has_no_pfc():
+    qos = network("class type network-qos c-8q-nq7", "  mtu 9216", "  pause pfc-cos 4 receive")
+    assert (qos.pfc, qos.class_to_priority[7], qos.priority_to_queue[4]) == ((), 4, 7)
+    both = network("class type network-qos c-8q-nq7", "  mtu 9216", "  pause pfc-cos 4", "  pause pfc-cos 5 receive")
+    assert both.pfc == ()
 
 
 def queues(*lines, global_lines=MAPS, attach=("IN", "OUT")):
@@ -199,6 +206,8 @@ def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
     marked = "  random-detect minimum-threshold 1 bytes maximum-threshold 2 kbytes drop-probability 3 weight 0 ecn"
     assert queues("class type queuing c-out-8q-q4", marked)[4] == Queue(False, 0, Ecn(1, 2000, 3))
     assert queues("class type queuing c-out-8q-q4", marked.replace(" weight 0 ecn", ""))[4] is None
+    averaged = queues("class type queuing c-out-8q-q4", marked.replace("weight 0", "weight 15"))[4]
+    assert averaged == Queue(False, 0, unknown_ecn=Mentions("1 bytes", "2 kbytes", "3%", "weight 15"))
     default = read(global_lines=MAPS, attach=["IN"]).queues
     assert default == (Queue(False, 100), *(None,) * 7)
 
@@ -209,6 +218,10 @@ def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
         ("bandwidth percent 101", "'101' is not a number from 0 to 100; correct it on the switch"),
         ("bandwidth 5", "not a setting of NX-OS's queues; correct it on the switch"),
         ("priority high", "not a setting of NX-OS's queues; correct it on the switch"),
+        (
+            "random-detect minimum-threshold 1 bytes maximum-threshold 2 bytes drop-probability 3 weight 16 ecn",
+            "'16' is not a number from 0 to 15",
+        ),
         (
             "random-detect",
             "it does not say where marking begins and ends, and with what probability; add the thresholds and the "

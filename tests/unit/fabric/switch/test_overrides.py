@@ -75,6 +75,7 @@ EXAMPLES = {
             "Port-Channel7 mtu 1500",
         ),
         "layer 2 MTU": ("PORT: l2 mtu 1500", "l2 mtu 1500"),
+        "loopback": ("PORT: traffic-loopback source system device phy", "traffic-loopback source system device phy"),
         "VXLAN": (
             "interface Vxlan1\n   vxlan qos dscp propagation encapsulation",
             "interface Vxlan1 vxlan qos dscp propagation encapsulation",
@@ -83,9 +84,66 @@ EXAMPLES = {
             "interface defaults\n   ethernet\n      shutdown",
             "interface defaults ethernet shutdown",
         ),
+        "class by CoS": (
+            "class-map type qos match-any COS\n   match cos 3\n"
+            "policy-map type quality-of-service P\n   class COS\n      set traffic-class 0\n"
+            "PORT: service-policy type qos input P",
+            "class COS match cos 3",
+        ),
+        "class by access list": (
+            "ip access-list UDP\n   10 permit udp any any\n"
+            "class-map type qos match-any A\n   match ip access-group UDP\n"
+            "policy-map type quality-of-service P\n   class A\n      set traffic-class 0\n"
+            "PORT: service-policy type qos input P",
+            "class A match ip access-group UDP",
+        ),
+        "VLAN interface's MTU": (
+            "PORT: switchport mode trunk\nPORT: switchport trunk allowed vlan 2,10-12\n"
+            "interface Vlan11\n   ip address 10.0.0.1/24",
+            "interface Vlan11 mtu 1500",
+        ),
+        "subinterface's MTU": (
+            "interface Ethernet1/1.10\n   encapsulation dot1q vlan 10\n   mtu 1500",
+            "interface Ethernet1/1.10 mtu 1500",
+        ),
+        "subinterface's trust": (
+            "interface Ethernet1/1.10\n   qos trust cos",
+            "interface Ethernet1/1.10 qos trust cos",
+        ),
+        "subinterface's policy": (
+            "policy-map type quality-of-service P\n   class class-default\n      set traffic-class 0\n"
+            "interface Ethernet1/1.10\n   service-policy type qos input P",
+            "service-policy type qos input P",
+        ),
+        "subinterface's shaper": ("interface Ethernet1/1.10\n   shape rate 10 gbps", "shape rate 10 gbps"),
+        "port channel's subinterface": (
+            "PORT: channel-group 7 mode active\ninterface Port-Channel7\n   no switchport\n   mtu 9214\n"
+            "interface Port-Channel7.10\n   ip address 10.0.0.1/24",
+            "interface Port-Channel7.10 mtu 1500",
+        ),
+        "hash of port channels": (
+            "PORT: channel-group 7 mode active\ninterface Ethernet1/2\n   channel-group 7 mode active\n"
+            "port-channel load-balance trident fields ip mac-header",
+            "port-channel load-balance trident fields ip mac-header",
+        ),
+        "profile of hashes": (
+            "load-balance policies\n   load-balance sand profile P\n      fields udp dst-port 4791",
+            "load-balance policies load-balance sand profile P fields udp dst-port 4791",
+        ),
+        "ECMP's hash by a profile": ("ip load-sharing fm6000 profile P", "ip load-sharing fm6000 profile P"),
+        "hash of IPv6": ("ip load-sharing trident fields ipv6 source-ip destination-ip", "'source_ip']"),
+        "cluster load balancing": (
+            "load-balance cluster\n   port group host H\n      flow exhaustion action dscp 0 traffic-class 0",
+            "load-balance cluster port group host H flow exhaustion action dscp 0 traffic-class 0",
+        ),
+        "watchdog that looks seldom": (
+            "PORT: priority-flow-control pause watchdog port timer timeout 0.2 polling-interval 5 recovery-time 0.2",
+            "5000 ms, 5000 ms, drop",
+        ),
     },
     "nxos": {
         "port down": ("PORT: shutdown", "shutdown"),
+        "ports down by default": ("system default switchport shutdown", "system default switchport shutdown"),
         "no bursts of buffer": ("PORT: no buffer-boost", "no buffer-boost"),
         "multicast first": ("hardware high-multicast-priority", "hardware high-multicast-priority"),
         "jumbo MTU": ("system jumbomtu 1500", "system jumbomtu 1500"),
@@ -125,6 +183,52 @@ EXAMPLES = {
             "vlan configuration 10 service-policy type qos input P",
         ),
         "buffers": ("hardware qos min-buffer qos-group 3 none", "hardware qos min-buffer qos-group 3 none"),
+        "class by CoS": (
+            "class-map type qos match-any COS\n  match cos 3\nPOLICY: class COS\n      set qos-group 0",
+            "class COS match cos 3",
+        ),
+        "class by precedence": (
+            "class-map type qos match-any P3\n  match precedence 3\nPOLICY: class P3\n      set qos-group 0",
+            "0",
+        ),
+        "class by access list": (
+            "ip access-list UDP\n  10 permit udp any any\n"
+            "class-map type qos match-all A\n  match access-group name UDP\n"
+            "POLICY: class A\n      set qos-group 0",
+            "class A match access-group name UDP",
+        ),
+        "RoCE's class by CoS": ("ROCE: match cos 3", "match cos 3"),
+        "other packets in RoCE's class": (
+            "ip access-list TCP\n  10 permit tcp any any\nROCE: match access-group name TCP",
+            "match access-group name TCP",
+        ),
+        "VLAN interface's MTU": (
+            "PORT: switchport access vlan 10\ninterface Vlan10\n  ip address 10.0.0.1/24",
+            "interface Vlan10 mtu 1500",
+        ),
+        "subinterface's MTU": ("interface Ethernet1/1.10\n  mtu 1500", "interface Ethernet1/1.10 mtu 1500"),
+        "subinterface's policy": (
+            "policy-map type qos P\n  class class-default\n    set qos-group 0\n"
+            "interface Ethernet1/1.10\n  service-policy type qos input P",
+            "service-policy type qos input P",
+        ),
+        "port channel's subinterface": (
+            "PORT: channel-group 7 mode active\ninterface port-channel7\n  mtu 9216\n"
+            "interface port-channel7.10\n  ip address 10.0.0.1/24",
+            "interface port-channel7.10 mtu 1500",
+        ),
+        "hash of port channels": (
+            "PORT: channel-group 7 mode active\ninterface Ethernet1/2\n  channel-group 7 mode active\n"
+            "port-channel load-balance src-dst mac",
+            "port-channel load-balance src-dst mac",
+        ),
+        "policy of routing": ("PORT: ip policy route-map R", "ip policy route-map R"),
+        "hash of packets": ("ip load-sharing per-packet", "ip load-sharing per-packet"),
+        "PFC off everywhere": (
+            "priority-flow-control override-interface mode off",
+            "priority-flow-control override-interface mode off",
+        ),
+        "pauses that are only obeyed": ("NETWORK: pause pfc-cos 3 receive", "[]"),
     },
     "junos": {
         "port down": ("set interfaces PORT disable", "interfaces et-0/0/1 disable"),
@@ -699,6 +803,19 @@ HARMLESS = {
         "policy-map type quality-of-service UNUSED\n   class X\n      police rate 1 gbps burst-size 1 mbytes",
         "interface Management1\n   shutdown",
         "PORT: channel-group 7 mode active\ninterface Port-Channel7\n   no switchport\n   mtu 9214",
+        "PORT: switchport access vlan 10\ninterface Vlan11\n   ip address 10.0.0.1/24",
+        "PORT: switchport access vlan 10\ninterface Vlan10\n   ip address 10.0.0.1/24\n   mtu 9214",
+        "PORT: switchport access vlan 10\ninterface Vlan10\n   description no address",
+        "PORT: no switchport\ninterface Vlan10\n   ip address 10.0.0.1/24",
+        "interface Ethernet1/1.10\n   qos trust dscp\n   mtu 9214\n   ip address 10.0.0.1/24",
+        "interface Ethernet1/1.10\n   shutdown\n   qos trust cos\n   mtu 1500",
+        "interface Ethernet9/1\ninterface Ethernet9/1.10\n   mtu 1500",
+        "port-channel load-balance trident fields ip mac-header",
+        "PORT: channel-group 7 mode active\ninterface Ethernet1/2\n   channel-group 7 mode active\n"
+        "port-channel load-balance trident fields ip ip-tcp-udp-header",
+        "ip load-sharing trident fields ipv6 source-ip destination-ip source-port destination-port flow-label",
+        "load-balance cluster\n   load-balance method flow round-robin",
+        "interface defaults\n   ethernet\n      shutdown\nPORT: no shutdown\ninterface Ethernet1/2\n   no shutdown",
     ],
     "nxos": [
         "PORT: no shutdown",
@@ -707,6 +824,18 @@ HARMLESS = {
         "policy-map type qos UNUSED\n  class class-default\n    police cir 1 gbps",
         f"OTHERS: {DROPS}",
         "PORT: channel-group 7 mode active\ninterface port-channel7\n  no switchport\n  mtu 9216",
+        "class-map type qos match-any A\n  match protocol arp\nPOLICY: class A\n      set qos-group 0",
+        "class-map type qos match-any P0\n  match precedence routine\nPOLICY: class P0\n      set qos-group 0",
+        "ip access-list T\n  statistics per-entry\n  10 permit tcp any any\n  20 deny udp any any\n"
+        "class-map type qos match-all A\n  match access-group name T\nPOLICY: class A\n      set qos-group 0",
+        "PORT: switchport access vlan 10\ninterface Vlan11\n  ip address 10.0.0.1/24",
+        "PORT: no switchport\ninterface Vlan10\n  ip address 10.0.0.1/24",
+        "interface Ethernet1/1.10\n  mtu 9216\n  ip address 10.0.0.1/24",
+        "port-channel load-balance src-dst mac",
+        "PORT: channel-group 7 mode active\ninterface Ethernet1/2\n  channel-group 7 mode active\n"
+        "port-channel load-balance src-dst ip-l4port rotate 3",
+        "priority-flow-control override-interface mode on",
+        "system default switchport shutdown\nPORT: no shutdown\ninterface Ethernet1/2\n  no switchport",
     ],
     "junos": [
         "set interfaces PORT speed 400g",
@@ -853,6 +982,9 @@ def with_lines(system, statements):
         "PROFILE": "qos profile ",
         "QUEUING": "  class type queuing c-out-8q-q3",
         "CNPS": "  class type queuing c-out-8q-q6",
+        "NETWORK": "  class type network-qos c-8q-nq3",
+        "POLICY": "policy-map type qos sailloft-",
+        "ROCE": "class-map type qos match-any sailloft-tc3-",
         "OTHERS": "  class type queuing c-out-8q-q-default",
         "QOS": next((line for line in text.splitlines() if line.startswith("  class sailloft-tc3")), ""),
     }
@@ -862,7 +994,9 @@ def with_lines(system, statements):
         place, colon, line = statement.partition(": ")
         if colon and place in places:
             index = next(index for index, other in enumerate(lines) if other.startswith(places[place]))
-            lines.insert(index + 1, f"{'    ' if place in ('QUEUING', 'CNPS', 'OTHERS', 'QOS') else '   '}{line}")
+            lines.insert(
+                index + 1, f"{'    ' if place in ('QUEUING', 'CNPS', 'OTHERS', 'QOS', 'NETWORK') else '   '}{line}"
+            )
             inserted = index + 1
         elif not added_at_end and statement.startswith("      ") and colon == "":
             lines.insert(inserted + 1, statement)

@@ -25,6 +25,8 @@ hostname leaf1
 qos map dscp 46 to traffic-class 5 drop-precedence 1
 qos map dscp 26 to traffic-class 1
 qos rewrite dscp
+ip load-sharing trident fields ip source-ip
+ip load-sharing trident fields ipv6 source-ip source-port
 qos profile USER
    qos trust cos
    uc-tx-queue 3

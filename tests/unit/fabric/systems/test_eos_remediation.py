@@ -110,6 +110,11 @@ MINE = eos.render(REFERENCE).replace(own(eos.render(REFERENCE))[0], "MINE")
             "ip load-sharing trident fields ip source-ip destination-ip\n",
             "no ip load-sharing trident fields ip\n",
         ),
+        (
+            "ip load-sharing trident fields ipv6 source-ip flow-label\n"
+            "ip load-sharing trident fields ip source-ip destination-ip source-port destination-port ttl\n",
+            "no ip load-sharing trident fields ipv6\n",
+        ),
         ("qos map traffic-class 3 to tx-queue 1\n", "qos map traffic-class 3 to tx-queue 3\n"),
         ("qos map dscp 26 48 to traffic-class 0\n",
          "qos map dscp 26 to traffic-class 3\nqos map dscp 48 to traffic-class 6\n"),

@@ -66,11 +66,12 @@ def _of_switch(former: EosConfiguration, model: EosConfiguration, backup: str) -
         lines.append("qos rewrite dscp" if former.rewrites_dscp else "no qos rewrite dscp")
     if former.pfc_off != model.pfc_off:
         lines.append("priority-flow-control all off" if former.pfc_off else "no priority-flow-control all off")
-    if former.ecmp_fields != model.ecmp_fields:
-        hashed = [
-            line for line in backup.splitlines() if line.startswith(f"ip load-sharing {former.hash_chip} fields ip ")
-        ]
-        lines += hashed or [f"no ip load-sharing {model.hash_chip} fields ip"]
+    for family in {**former.hashes, **model.hashes}:
+        hashed, present = former.hashes.get(family), model.hashes.get(family)
+        if hashed and (not present or present.fields != hashed.fields):
+            lines.append(hashed.text)
+        elif present and not hashed:
+            lines.append(f"no {present.head}")
     return lines
 
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos import (
     INPUT,
-    MTU,
     NETWORK,
     OUTPUT,
     WATCHDOG,
     NxosConfiguration,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine, Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import MTU, OWN_NAME, CliLine, Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
     Tree,
     object_changes,
