@@ -144,6 +144,9 @@ SONIC = Rules(
     (r"ACL_RULE (?!PACKET_|MIRROR_|INNER_SRC_MAC)\w*_ACTION |ACL_TABLE type UNDERLAY_SET_DSCP", CLASS),
     (r"QUEUE (scheduler|wred_profile) ", None),
     (r"QUEUE ", QUEUE),
+    # Whatever packets a rule of PBH matches: none is compared with those of RoCE.
+    (r"PBH_RULE hash |ARS_OBJECT assign_mode |SWITCH_HASH \w+_algorithm RANDOM", PATH),
+    (r"SWITCH_HASH lag_hash(_ipv[46](_rdma)?)? (?!.*L4_SRC_PORT)", PATH),  # one member for all flows of two hosts
 )
 # Paths of NVUE's tree, with the value last.
 CUMULUS = Rules(
@@ -180,10 +183,10 @@ DELL_SONIC = Rules(
     (r"qos_scheduler ([cp]ir|[cp]bs) [1-9]", RATE),
     (r"qos_scheduler strict sequence (8|9|[1-9]\d)$", QUEUE),  # a queue beyond those of classes
     (r"qos_wred green enable True", QUEUE),  # of a strict queue, without ECN: it drops CNPs
-    # The system's own profiles; a module shows no threshold of 0.
+    # The system's own profiles, with thresholds of Dell's files in sonic-buildimage; a module shows no threshold of 0.
     (r"qos_buffer ingress_lossless_pool( xoff \d{6,})?$", None),
-    (r"qos_buffer (ingress_lossy|pg_lossless_\d+_\d+m)_profile ingress_lossless_pool( |$)", None),
-    (r"qos_buffer egress_lossy_profile egress_loss(y|less)_pool( |$)", None),
+    (r"qos_buffer pg_lossless_\w+_profile ingress_lossless_pool( dynamic_threshold -[23]| pause_threshold \d+)?$", None),
+    (r"qos_buffer (in|e)gress_lossy_profile \w+_pool( static_threshold \d{7,}| dynamic_threshold (-1|[1-3]))?$", None),
     (
         r"qos_buffer egress_lossless_profile egress_lossless_pool (static_threshold \d{8,}|dynamic_threshold \d)$",
         None,

@@ -136,6 +136,26 @@ def priorities_as_groups(brackets: bool) -> tuple[str, str, Entry]:
     return refer(PFC_TO_PG_TABLE, name, brackets), name, entry
 
 
+def paused_ranges(pfc: tuple[int, ...]) -> list[range]:
+    """Return the ranges of adjacent priorities that pause, each of which has one key of BUFFER_PG.
+
+    An image adds just these keys whenever ``pfc_enable`` changes or a port comes up, and removes none (sonic-swss
+    029506c5ad, cfgmgr/buffermgr.cpp, doSpeedUpdateTask). Any other key with one of their groups would then overlap.
+    """
+    ranges: list[range] = []
+    for priority in pfc:
+        if ranges and ranges[-1].stop == priority:
+            ranges[-1] = range(ranges[-1].start, priority + 1)
+        else:
+            ranges.append(range(priority, priority + 1))
+    return ranges
+
+
+def range_text(numbers: range) -> str:
+    """Return a range of queues or groups as keys have it: "3", "3-4"."""
+    return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
 def refer(table: str, name: str, brackets: bool) -> str:
     """Return a reference to an entry, in the form of new images or of those before sonic-swss#1754 (2021)."""
     return f"[{table}|{name}]" if brackets else name
