@@ -60,8 +60,8 @@ HASH = {
     "source_port": ("l4_src_port", "l4_src_port"),
 }
 NAME, NUMBER, KEY = (str,), (int,), (int, str)  # of options that each element has
-# Module -> the shape of what it gathers: a dict of options, a list of elements, or the types of a mandatory option. Other
-# options are scalars or not read. What has no "sonic_" is not part of a policy.
+# Module -> the shape of what it gathers: a dict of options, a list of elements, or the types of a mandatory option.
+# Other options are scalars or not read. What has no "sonic_" is not part of a policy.
 SHAPES: dict[str, Any] = {
     "sonic_qos_buffer": {"buffer_pools": [{}], "buffer_profiles": [{}]},
     "sonic_qos_maps": {
@@ -216,7 +216,7 @@ class DellSonicReader:
         return FabricError(f"{self.name}: {module}{subject and ' '}{subject}", cause, remedy)
 
     def _shaped(self, module: str, place: str, value: Any, shape: Any) -> Any:
-        """Return what a module gathered, without options that are null, if it has this shape of SHAPES; else refuse it."""
+        """Return what a module gathered, without options that are null; refuse it in another shape than this."""
         remedy = "gather it again"
         if isinstance(shape, tuple):
             if shape == NUMBER and isinstance(value, str) and value.isascii() and value.isdigit():

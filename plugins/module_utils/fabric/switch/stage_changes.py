@@ -83,7 +83,7 @@ def _intermediate(running: str, now: Switch, state: Switch, stage: str) -> str:
 
 
 def _last(running: str, goal: Switch) -> str:
-    """Return the change to the policy; "" where it cannot be computed from what an earlier stage is expected to leave."""
+    """Return the change to the policy; "" where it cannot be computed from what an earlier stage may leave."""
     try:
         return SYSTEMS[goal.system].remediation(running, goal)
     except FabricError:

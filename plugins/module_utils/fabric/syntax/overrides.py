@@ -183,10 +183,14 @@ DELL_SONIC = Rules(
     (r"qos_scheduler ([cp]ir|[cp]bs) [1-9]", RATE),
     (r"qos_scheduler strict sequence (8|9|[1-9]\d)$", QUEUE),  # a queue beyond those of classes
     (r"qos_wred green enable True", QUEUE),  # of a strict queue, without ECN: it drops CNPs
-    # The system's own profiles, with thresholds of Dell's files in sonic-buildimage; a module shows no threshold of 0.
+    # The system's own profiles, with the thresholds of sonic-buildimage 086b03bd70, device/dell. 0 is not shown.
     (r"qos_buffer ingress_lossless_pool( xoff \d{6,})?$", None),
-    (r"qos_buffer pg_lossless_\w+_profile ingress_lossless_pool( dynamic_threshold -[23]| pause_threshold \d+)?$", None),
-    (r"qos_buffer (in|e)gress_lossy_profile \w+_pool( static_threshold \d{7,}| dynamic_threshold (-1|[1-3]))?$", None),
+    (
+        r"qos_buffer pg_lossless_\w+ ingress_lossless_pool( dynamic_threshold (-[23]|1)| pause_threshold \d+)?$",
+        None,
+    ),
+    (r"qos_buffer ingress_lossy_profile ingress_lossless_pool( static_threshold \d{8,}| dynamic_threshold 3)?$", None),
+    (r"qos_buffer egress_lossy_profile egress_loss(y|less)_pool( dynamic_threshold [1-3])?$", None),
     (
         r"qos_buffer egress_lossless_profile egress_lossless_pool (static_threshold \d{8,}|dynamic_threshold \d)$",
         None,

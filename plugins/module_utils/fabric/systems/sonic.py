@@ -149,8 +149,10 @@ SONIC = SwitchSystem(
     # PFC that the first patch ends and a later one sets again, and keys that are removed before the last patch
     # (sonic_difference).
     interruptions={
-        r'(?s)pfc_enable.*\n\n.*pfc_enable|"remove".*\n\n': "lossless packets can be lost until its last patch is applied",
-        r'(?s)"remove", "path": "/\w+/[^"/|]*,.*\n\n': "ports that share a key with others, also those without a policy, "
-        "lose what the key sets until its last patch is applied",
+        r"(?s)pfc_enable.*\n\n.*pfc_enable": "lossless packets can be lost until its last patch is applied",
+        r'(?s)"remove", "path": "/(QUEUE|BUFFER_QUEUE|PORT_QOS_MAP)/.*\n\n': "queues lose their settings, and packets "
+        "can be lost, until its last patch is applied",
+        r'(?s)"remove", "path": "/\w+/[^"/|]*,.*\n\n': "ports that share a key with others, also those without a "
+        "policy, lose what the key sets until its last patch is applied",
     },
 )

@@ -861,7 +861,7 @@ HARMLESS = {
                         "pause_threshold": 90000,
                     },
                     {"name": "ingress_lossy_profile", "pool": "ingress_lossless_pool", "dynamic_threshold": 3},
-                    {"name": "egress_lossy_profile", "pool": "egress_lossy_pool", "static_threshold": 12766208},
+                    {"name": "egress_lossy_profile", "pool": "egress_lossy_pool", "dynamic_threshold": 1},
                 ],
             }
         },

@@ -67,9 +67,7 @@ def restoration(backup: str, running: str, name: str) -> str:
         **{module: config for module, config in former.config.items() if config},
         "sonic_qos_interfaces": list(interfaces.values()),
         "sonic_interfaces": [
-            {"name": port, "mtu": interface["mtu"]}
-            for port, interface in former.mtus.items()
-            if "mtu" in interface
+            {"name": port, "mtu": interface["mtu"]} for port, interface in former.mtus.items() if "mtu" in interface
         ],
     }
     steps = _Change(reader, Switch(name, SYSTEM, ports, former.ecmp_fields()), want).steps()

@@ -186,7 +186,7 @@ class _Target:
         self.parts.setdefault((table, key), []).append(part)
 
     def _join_ranges(self) -> None:
-        """Restore the original keys if all their parts are unchanged, and no key of the image would overlap with them."""
+        """Restore the original keys if all their parts are unchanged and no key of the image would overlap."""
         groups = {key: (ports, numbers) for key, ports, numbers in self.db.rows("BUFFER_PG")}
         for (table, key), parts in self.parts.items():
             entry = self.db.entry(table, key)

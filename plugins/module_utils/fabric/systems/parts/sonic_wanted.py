@@ -67,7 +67,7 @@ class WantedPort:
     """One port's part of each table, and the profiles and maps that it refers to, as ``(table, name) -> entry``.
 
     ``queues`` and ``groups`` are by number. A group's profile is its own, COMPUTED or INGRESS_LOSSY. ``cable``: the
-    length from which the image computes headroom. ``lossless_queues`` are the queues that a priority with PFC uses.
+    length from which the image computes headroom. ``lossless_queues`` are those of priorities with PFC or headroom.
     """
 
     shared: dict[tuple[str, str], Entry]
@@ -120,7 +120,9 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
         elif number in qos.class_to_priority and number not in qos.pfc:
             groups[number] = refer("BUFFER_PROFILE", INGRESS_LOSSY, brackets)
     lossless = frozenset(
-        queue for queue in (qos.priority_to_queue[priority] for priority in qos.pfc) if queue is not None
+        queue
+        for priority, queue in enumerate(qos.priority_to_queue)
+        if queue is not None and (priority in qos.pfc or qos.headroom[priority] is not None)
     )
     watchdog = None if qos.watchdog is None else _watchdog(qos.watchdog)
     mtu = None if qos.ip_mtu_bytes is None else str(qos.ip_mtu_bytes)
