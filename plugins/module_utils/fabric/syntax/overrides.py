@@ -199,6 +199,7 @@ DELL_SONIC = Rules(
     (r"fbs_policies .*policer", RATE),
     (r"fbs_policies .*set_dscp", DSCP),
     (r"fbs_policies .*output_queue_index", QUEUE),
+    (r"fbs_policies .*forwarding (egress_interfaces|next_hop\w*|replication_groups) ", PATH),
 )
 LINUX = Rules(
     (r"link (down|xdp)", LINK),

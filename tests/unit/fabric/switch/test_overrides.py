@@ -611,6 +611,17 @@ EXAMPLES = {
             },
             "fbs_policies sections qos remark set_dscp af41",
         ),
+        "redirection of flows": (
+            {
+                "fbs_policies": [
+                    {
+                        "policy_name": "P",
+                        "sections": [{"class": "C", "forwarding": {"next_hops": [{"address": "10.0.0.1"}]}}],
+                    }
+                ]
+            },
+            "fbs_policies sections forwarding next_hops address 10.0.0.1",
+        ),
         "queue of flows": (
             {"fbs_policies": [{"policy_name": "P", "sections": [{"class": "C", "qos": {"output_queue_index": 1}}]}]},
             "fbs_policies sections qos output_queue_index 1",
