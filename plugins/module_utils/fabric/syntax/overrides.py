@@ -127,11 +127,13 @@ JUNOS = Rules(
 )
 # "TABLE field value" of ConfigDB.
 SONIC = Rules(
-    (r"(PORT|PORTCHANNEL|VLAN_SUB_INTERFACE) admin_status down", LINK),
+    (r"(PORT|PORTCHANNEL|VLAN_SUB_INTERFACE) admin_status (?!up$)", LINK),
     (r"PORT pfc_asym on|LLR_PORT ", PAUSE),
     (r"PFC_WD BIG_RED_SWITCH enable", PAUSE),  # of earlier images: acts as if all lossless queues had a storm
     (r"FLEX_COUNTER_TABLE (FLEX_COUNTER_STATUS disable|POLL_INTERVAL [1-9]\d{3})", PAUSE),  # the watchdog's counters
-    (r"BUFFER_PORT_\w+ lossy ", BUFFER),
+    (r"BUFFER_PORT_\w+ lossy |BUFFER_POOL percentage ", BUFFER),  # percentage: the image sizes the pool by it
+    (r"DEFAULT_LOSSLESS_BUFFER_PARAMETER default_dynamic_th (?!0$)", BUFFER),  # the alpha of computed headroom
+    (r"BUFFER_PROFILE packet_discard_action trim", DSCP),
     # Below what any image of 086b03bd70 has: an alpha of 1/128, 9,497,600 bytes.
     (r"BUFFER_PROFILE (dynamic_th -8|static_th \d{1,6}$)|BUFFER_POOL size \d{1,6}$", BUFFER),
     (r"PORT autoneg on|PORT macsec |PORT_STORM_CONTROL |SCHEDULER ([cp]ir|[cp]bs) [1-9]|PORT_QOS_MAP scheduler ", RATE),

@@ -441,6 +441,15 @@ EXAMPLES = {
             "ACL_RULE REDIRECT_ACTION Ethernet8",
         ),
         "tunnel": ({"TUNNEL": {"T": {"dscp_mode": "pipe", "tunnel_type": "IPINIP"}}}, "TUNNEL dscp_mode pipe"),
+        "alpha of computed headroom": (
+            {"DEFAULT_LOSSLESS_BUFFER_PARAMETER": {"AZURE": {"default_dynamic_th": "-8"}}},
+            "DEFAULT_LOSSLESS_BUFFER_PARAMETER default_dynamic_th -8",
+        ),
+        "part of a pool": ({"BUFFER_POOL": {"ingress_lossless_pool": {"percentage": "1"}}}, "BUFFER_POOL percentage 1"),
+        "trimming instead of dropping": (
+            {"BUFFER_PROFILE": {"egress_lossy_profile": {"packet_discard_action": "trim"}}},
+            "BUFFER_PROFILE packet_discard_action trim",
+        ),
         "trimming": ({"SWITCH_TRIMMING": {"GLOBAL": {"dscp_value": "48"}}}, "SWITCH_TRIMMING dscp_value 48"),
         "strict multicast queue": (
             {"SCHEDULER": {"S": {"type": "STRICT"}}, "QUEUE": {"PORT|8-9": {"scheduler": "S"}}},
@@ -818,6 +827,7 @@ HARMLESS = {
             "PORTCHANNEL": {"PortChannel1": {"admin_status": "up", "mtu": "9100"}},
         },
         {"SCHEDULER": {"UNUSED": {"pir": "1000"}}},
+        {"DEFAULT_LOSSLESS_BUFFER_PARAMETER": {"AZURE": {"default_dynamic_th": "0"}}},
         {"SWITCH_HASH": {"GLOBAL": {"lag_hash": ["DST_IP"], "ecmp_hash_algorithm": "CRC"}}},  # no port channel
         {
             "PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}},
