@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
@@ -65,18 +66,36 @@ def check_steps(config: dict, steps: list[list[dict[str, Any]]]) -> dict:
     No patch removes headroom of a priority that pauses when the patch begins: the switch orders its operations itself.
     """
     config = copy.deepcopy(config)
-    pausing_before: set[tuple[str, str]] = set()
-    for starts, operation in [(at == 0, operation) for step in steps for at, operation in enumerate(step)]:
-        if starts:
-            pausing_before = pausing(config) & with_headroom(config)
-        config = jsonpatch.apply_patch(config, [copy.deepcopy(operation)], in_place=True)
-        assert pausing_before <= with_headroom(config), operation
-        names = {"NULL"}.union(*(config.get(table, {}) for table in TABLES))
-        for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_QUEUE", "BUFFER_PROFILE"):
-            for entry in config.get(table, {}).values():
-                for field in REFERENCES & entry.keys():
-                    assert names.intersection(references({field: entry[field]})), operation
+    for step in steps:
+        pausing_before, before = pausing(config) & with_headroom(config), copy.deepcopy(config)
+        for operation in step:
+            config = jsonpatch.apply_patch(config, [copy.deepcopy(operation)], in_place=True)
+            assert pausing_before <= with_headroom(config), operation
+            names = {"NULL"}.union(*(config.get(table, {}) for table in TABLES))
+            for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_QUEUE", "BUFFER_PROFILE"):
+                for entry in config.get(table, {}).values():
+                    for field in REFERENCES & entry.keys():
+                        assert names.intersection(references({field: entry[field]})), operation
+        assert groups_of_image(before, config) <= config.get("BUFFER_PG", {}).keys(), step
     return config
+
+
+def groups_of_image(before: dict, config: dict) -> set[str]:
+    """Return the keys of BUFFER_PG that an image sets when pfc_enable has changed since ``before``.
+
+    Source: sonic-swss 029506c5ad, cfgmgr/buffermgr.cpp, doSpeedUpdateTask. It does not so where it computes headroom.
+    """
+    keys = set()
+    dynamic = config["DEVICE_METADATA"]["localhost"].get("buffer_model") == "dynamic"
+    for port, entry in config.get("PORT_QOS_MAP", {}).items():
+        former = before.get("PORT_QOS_MAP", {}).get(port, {}).get("pfc_enable")
+        pfc = entry.get("pfc_enable", "")
+        if port in config["PORT"] and pfc != former and not dynamic:
+            bits = "".join(str(int(str(number) in pfc.split(","))) for number in range(8))
+            for match in re.finditer("1+", bits):
+                first, last = match.start(), match.end() - 1
+                keys.add(f"{port}|{first}" if first == last else f"{port}|{first}-{last}")
+    return keys
 
 
 def apply(config: dict, wanted: Switch) -> dict:

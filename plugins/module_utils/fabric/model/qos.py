@@ -178,7 +178,7 @@ class Switch:
     own_headroom: bool = field(default=False, compare=False)
     shares: BufferShares | None = None
     overrides: tuple[Override, ...] = field(default=(), compare=False)
-    speeds_gbit_s: Mapping[str, int] = field(default_factory=dict, compare=False)
+    speeds_gbit_s: Mapping[str, float] = field(default_factory=dict, compare=False)
     lags: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     lag_ip_mtu_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
     buffers: Buffers | None = field(default=None, compare=False)

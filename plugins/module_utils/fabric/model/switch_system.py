@@ -75,6 +75,9 @@ class SwitchSystem:
     boot_configuration: Callable[[str, str], str] | None = None
     # configuration(text): the part of a reading that is the switch's configuration, for backups.
     configuration: Callable[[str], str] = _whole
+    # applied(running, change): the running configuration after ``change``. None: ``remediation`` accepts ``render`` of
+    # the state that the change leads to in its place.
+    applied: Callable[[str, str], str] | None = None
     # Whether the switch itself saves every change, so that there is no save.yml.
     saves_with_change: bool = False
     # What a change interrupts, and for how long, by a pattern of its text: what the vendor's documents say, or what

@@ -20,6 +20,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.thresholds import (
+    PROFILE_IP_MTU_BYTES,
+    floor_bytes,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import IMAGE_PROFILE
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_text import DECODER
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
     DELL_SONIC,
@@ -33,18 +38,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic
 )
 
 SYSTEM = "dell_sonic"
-MODULES = (
-    "sonic_qos_buffer",
-    "sonic_qos_maps",
-    "sonic_qos_wred",
-    "sonic_qos_scheduler",
-    "sonic_qos_pfc",
-    "sonic_qos_interfaces",
-    "sonic_interfaces",
-    "sonic_ecmp_load_share",
-)
-NOT_RENDERED = ("fbs_policies", "lag_interfaces")  # gathered, but not part of a policy
-SPEED = re.compile(r"SPEED_(\d+)GB")
+SPEED = re.compile(r"SPEED_(\d+)(MB|GB)")
+LIMITS = ("xoff", "static_threshold", "dynamic_threshold", "pause_threshold")  # of pools and profiles
 CABLES_M = (5, 40, 300)
 ECN_BYTES = (1000, 12_480_000)
 
@@ -64,6 +59,26 @@ HASH = {
     "source_ip": ("src_ip", "src_ip"),
     "source_port": ("l4_src_port", "l4_src_port"),
 }
+NAME, NUMBER, KEY = (str,), (int,), (int, str)  # of options that each element has
+# Module -> the shape of what it gathers: a dict of options, a list of elements, or the types of a mandatory option.
+# Other options are scalars or not read. What has no "sonic_" is not part of a policy.
+SHAPES: dict[str, Any] = {
+    "sonic_qos_buffer": {"buffer_pools": [{}], "buffer_profiles": [{}]},
+    "sonic_qos_maps": {
+        kind: [{"name": NAME, "entries": [{key: KEY}]}]
+        for kind, key, *_rest in (DSCP_MAP, QUEUE_MAP, GROUP_MAP, PFC_QUEUE_MAP, PFC_GROUP_MAP)
+    },
+    "sonic_qos_wred": [{"name": NAME, "green": {}}],
+    "sonic_qos_scheduler": [{"name": NAME, "schedulers": [{"sequence": NUMBER}]}],
+    "sonic_qos_pfc": {},
+    "sonic_qos_interfaces": [
+        {"name": NAME, "qos_maps": {}, "pfc": {"priorities": [{"dot1p": NUMBER}]}, "queues": [{"id": NUMBER}]}
+    ],
+    "sonic_interfaces": [{"name": NAME, "advertised_speed": [NAME]}],
+    "sonic_ecmp_load_share": {"ipv4": {}, "ipv6": {}},
+    "lag_interfaces": [{"name": NAME, "members": {"interfaces": [{"member": NAME}]}}],
+    "fbs_policies": [{}],
+}
 
 
 class DellSonicReader:
@@ -80,28 +95,22 @@ class DellSonicReader:
             raise FabricError(
                 f"{name}: configuration", f"a JSON {type(data).__name__}, not an object of modules", remedy
             )
-        self.not_rendered = {resource: data.get(resource) for resource in NOT_RENDERED}
-        self.config: dict[str, Any] = {}
-        for module in MODULES:
-            arguments = data.get(module)
-            if arguments is None:
-                self.config[module] = data.get(module[len("sonic_") :])
-            elif isinstance(arguments, dict):
-                self.config[module] = arguments.get("config")
-            else:
-                raise FabricError(f"{name}: {module}", f"{arguments!r} are not arguments", remedy)
-        self.maps = {
-            kind: self._named("sonic_qos_maps", self.options("sonic_qos_maps", "", self.config["sonic_qos_maps"]), kind)
-            for kind, *_rest in (DSCP_MAP, QUEUE_MAP, GROUP_MAP, PFC_QUEUE_MAP, PFC_GROUP_MAP)
-        }
+        self.config: dict[str, Any] = {}  # by module, without options that are null
+        for module, shape in SHAPES.items():
+            gathered, arguments = data.get(module.removeprefix("sonic_")), data.get(module)
+            if arguments is not None and module.startswith("sonic_"):
+                gathered = self._shaped(module, "", arguments, {}).get("config")
+            self.config[module] = self._shaped(module, "", gathered, shape)
+        maps = self.config["sonic_qos_maps"]
+        self.maps = {kind: self._named("sonic_qos_maps", maps.get(kind, [])) for kind in SHAPES["sonic_qos_maps"]}
         # Since version 4 the collection has "all" colours in place of "green": the same without a policer.
         self.wred = {
             name: {**profile, "ecn": "green"} if profile.get("ecn") == "all" else profile
-            for name, profile in self._named("sonic_qos_wred", self.config).items()
+            for name, profile in self._of("sonic_qos_wred").items()
         }
-        self.schedulers = self._named("sonic_qos_scheduler", self.config)
-        self.interfaces = self._named("sonic_qos_interfaces", self.config)
-        self.mtus = self._named("sonic_interfaces", self.config)
+        self.schedulers = self._of("sonic_qos_scheduler")
+        self.interfaces = self._of("sonic_qos_interfaces")
+        self.mtus = self._of("sonic_interfaces")
 
     def switch(self) -> Switch:
         distinct: dict[PortQos, PortQos] = {}
@@ -110,7 +119,6 @@ class DellSonicReader:
             if port.startswith("Eth"):  # not a VLAN, port channel, loopback or CPU
                 qos = self._port(port)
                 ports[port] = distinct.setdefault(qos, qos)
-        speeds = {port: SPEED.fullmatch(str(settings.get("speed"))) for port, settings in self.mtus.items()}
         lags = self.lags()
         return Switch(
             self.name,
@@ -118,7 +126,7 @@ class DellSonicReader:
             ports,
             self.ecmp_fields(),
             overrides=(*self.overrides(ports), *self.overrides_of_lags(lags), *self.overrides_of_buffers()),
-            speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
+            speeds_gbit_s={port: speed for port in self.mtus if (speed := self.speed_gbit_s(port)) is not None},
             lags=lags,
             lag_ip_mtu_bytes={lag: mtu for lag in lags if (mtu := self.mtu(lag)) is not None},
         )
@@ -126,12 +134,19 @@ class DellSonicReader:
     def lags(self) -> dict[str, tuple[str, ...]]:
         """Return the members of each port channel."""
         return {
-            str(lag.get("name")): tuple(
-                str(member.get("member"))
-                for member in self.entries("lag_interfaces", "", (lag.get("members") or {}).get("interfaces"))
-            )
-            for lag in self.entries("lag_interfaces", "", self.not_rendered["lag_interfaces"])
+            name: tuple(member["member"] for member in lag.get("members", {}).get("interfaces", []))
+            for name, lag in self._of("lag_interfaces").items()
         }
+
+    def speed_gbit_s(self, port: str) -> float | None:
+        """Return the speed of a port; None where none is set."""
+        speed = self.mtus[port].get("speed")
+        if speed is None:
+            return None
+        match = SPEED.fullmatch(str(speed))
+        if not match:
+            raise self._refuse("sonic_interfaces", port, f"speed {speed!r} is unknown")
+        return int(match[1]) / (1 if match[2] == "GB" else 1000)
 
     def overrides_of_lags(self, lags: dict[str, tuple[str, ...]]) -> Iterator[Override]:
         """Return the options of port channels that a member does not have."""
@@ -150,21 +165,28 @@ class DellSonicReader:
 
     def overrides_of_buffers(self) -> Iterator[Override]:
         """Return the pools and profiles that are not as the system makes them. What uses a profile is not gathered."""
-        module = "sonic_qos_buffer"
-        buffers = self.options(module, "", self.config[module])
         for option in ("buffer_pools", "buffer_profiles"):
-            for entry in self.entries(module, option, buffers.get(option)):
-                limits = {key: entry.get(key) for key in ("xoff", "static_threshold", "dynamic_threshold")}
-                place = " ".join(str(entry[key]) for key in ("name", "pool") if entry.get(key))
-                for statement in [*statements(limits, f"qos_buffer {place}")] or [f"qos_buffer {place}"]:
+            for entry in self.config["sonic_qos_buffer"].get(option, []):
+                limits = {key: entry.get(key) for key in LIMITS}
+                place = " ".join(["qos_buffer", *(str(entry[key]) for key in ("name", "pool") if entry.get(key))])
+                few = " too few" if self._has_little_headroom(entry) else ""
+                for statement in [*statements(limits, f"{place}{few}")] or [place]:
                     effect = DELL_SONIC.effect(statement)
                     if effect:
                         yield Override(statement, effect)
 
+    def _has_little_headroom(self, profile: dict[str, Any]) -> bool:
+        """Return whether a profile of a speed and cable holds less than what arrives before a pause has its effect."""
+        match = IMAGE_PROFILE.fullmatch(str(profile.get("name")))
+        xoff = self._number("sonic_qos_buffer", str(profile.get("name")), profile, "pause_threshold", 0, 1 << 32)
+        if not match or xoff is None:
+            return False
+        return xoff < floor_bytes(int(match[1]), int(match[2]), PROFILE_IP_MTU_BYTES)
+
     def overrides(self, ports: dict[str, PortQos]) -> Iterator[Override]:
         """Return the options that can change what packets get and that are not read."""
         for port, settings in self.mtus.items():
-            speeds = [f"SPEED_{str(speed).removesuffix('000')}GB" for speed in settings.get("advertised_speed") or ()]
+            speeds = [f"SPEED_{speed.removesuffix('000')}GB" for speed in settings.get("advertised_speed", [])]
             if settings.get("enabled") is False:
                 yield from _overrides("interfaces", {"enabled": False}, (port,))
             if settings.get("auto_negotiate") is True and speeds != [settings.get("speed")]:
@@ -172,54 +194,61 @@ class DellSonicReader:
         for port, settings in self.interfaces.items():
             bound = {option: settings.get(option) for option in ("pfc", "qos_maps")}
             yield from _overrides("qos_interfaces", bound, (port,))
-            for queue in self.entries("sonic_qos_interfaces", f"{port} queues", settings.get("queues")):
+            for queue in settings.get("queues", []):
                 name = str(queue.get("wred_profile"))
-                served = dict(enumerate(ports[port].queues)).get(queue.get("id", 0)) if port in ports else None
+                served = dict(enumerate(ports[port].queues)).get(queue["id"]) if port in ports else None
                 if served is not None and served.strict and name in self.wred and self.wred[name].get("ecn") != "green":
                     yield from _overrides("qos_wred", {"green": self.wred[name].get("green")}, (port,), name)
         ports_by_policy: dict[str, list[str]] = {}
         for port, settings in self.interfaces.items():
             ports_by_policy.setdefault(str(settings.get("scheduler_policy")), []).append(port)
         for policy, named_ports in ports_by_policy.items():
-            schedulers = [
-                *self.entries("sonic_qos_scheduler", policy, self.schedulers.get(policy, {}).get("schedulers"))
-            ]
+            schedulers = self.schedulers.get(policy, {}).get("schedulers", [])
             first = [
-                {"strict sequence": scheduler.get("sequence")}
+                {"strict sequence": scheduler["sequence"]}
                 for scheduler in schedulers
                 if scheduler.get("scheduler_type") == "strict"
             ]
             yield from _overrides("qos_scheduler", [*schedulers, *first], tuple(named_ports), policy)
-        yield from _overrides("fbs_policies", self.not_rendered["fbs_policies"], ())
+        yield from _overrides("fbs_policies", self.config["fbs_policies"], ())
 
     def _refuse(self, module: str, subject: str, cause: str, remedy: str = "correct it on the switch") -> FabricError:
         return FabricError(f"{self.name}: {module}{subject and ' '}{subject}", cause, remedy)
 
-    def options(self, module: str, subject: str, value: Any) -> dict[str, Any]:
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise self._refuse(module, subject, f"{value!r} is not an object of options", "gather it again")
-        return value
+    def _shaped(self, module: str, place: str, value: Any, shape: Any) -> Any:
+        """Return what a module gathered, without options that are null; refuse it in another shape than this."""
+        remedy = "gather it again"
+        if isinstance(shape, tuple):
+            if shape == NUMBER and isinstance(value, str) and value.isascii() and value.isdigit():
+                value = int(value)
+            if isinstance(value, bool) or not isinstance(value, shape):
+                cause = "it is missing" if value is None else f"{value!r} is not valid"
+                raise self._refuse(module, place, cause, remedy)
+            return value
+        if isinstance(shape, list):
+            if not isinstance(value, (list, type(None))):
+                raise self._refuse(module, place, f"{value!r} is not a list", remedy)
+            return [self._shaped(module, place, element, shape[0]) for element in value or ()]
+        if not isinstance(value, (dict, type(None))):
+            raise self._refuse(module, place, f"{value!r} is not an object of options", remedy)
+        options = {option: content for option, content in (value or {}).items() if content is not None}
+        name = options.get("name")
+        place = f"{place} {name}".strip() if isinstance(name, str) else place
+        for option, inner in shape.items():
+            if option in options or isinstance(inner, tuple):
+                inner_place = f"{place} {option}".strip()
+                options[option] = self._shaped(module, inner_place, options.get(option), inner)
+        return options
 
-    def entries(self, module: str, subject: str, value: Any) -> Iterator[dict[str, Any]]:
-        if value is None:
-            return
-        if not isinstance(value, list):
-            raise self._refuse(module, subject, f"{value!r} is not a list", "gather it again")
-        for element in value:
-            yield self.options(module, subject, element)
+    def _of(self, module: str) -> dict[str, dict[str, Any]]:
+        """Return the elements that a module gathered by their names."""
+        return self._named(module, self.config[module])
 
-    def _named(self, module: str, holder: dict[str, Any], option: str | None = None) -> dict[str, dict[str, Any]]:
-        """Return the elements of a list of options by their names."""
+    def _named(self, module: str, elements: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         by_name: dict[str, dict[str, Any]] = {}
-        for element in self.entries(module, option or "", holder.get(option or module)):
-            name = element.get("name")
-            if not isinstance(name, str):
-                raise self._refuse(module, option or "", f"{element!r} has no name", "gather it again")
-            if name in by_name:
-                raise self._refuse(module, name, "it is listed twice", "gather it again")
-            by_name[name] = element
+        for element in elements:
+            if by_name.setdefault(element["name"], element) is not element:
+                raise self._refuse(module, element["name"], "it is listed twice", "gather it again")
         return by_name
 
     def _number(
@@ -234,10 +263,8 @@ class DellSonicReader:
         return number
 
     def _port(self, port: str) -> PortQos:
-        module = "sonic_qos_interfaces"
         interface = self.interfaces.get(port, {})
-        bound = self.options(module, f"{port} qos_maps", interface.get("qos_maps"))
-        pfc = self.options(module, f"{port} pfc", interface.get("pfc"))
+        bound, pfc = interface.get("qos_maps", {}), interface.get("pfc", {})
         paused = self.paused(port, pfc)
         groups = self.bound_map(port, bound, GROUP_MAP) or (None,) * CLASSES
         group_of = self.bound_map(port, bound, PFC_GROUP_MAP) or tuple(range(CLASSES))
@@ -260,7 +287,7 @@ class DellSonicReader:
         return tuple(
             sorted(
                 dot1p
-                for entry in self.entries(module, subject, pfc.get("priorities"))
+                for entry in pfc.get("priorities", [])
                 for dot1p in [self._number(module, subject, entry, "dot1p", 0, CLASSES - 1)]
                 if dot1p is not None and entry.get("enable") is True
             )
@@ -280,21 +307,15 @@ class DellSonicReader:
                 f"add it to {kind}, or set {option} to an existing one",
             )
         values: list[int | None] = [None] * (DSCPS if key == "dscp" else CLASSES)
-        for entry in self.entries("sonic_qos_maps", name, self.maps[kind][name].get("entries")):
+        for entry in self.maps[kind][name].get("entries", []):
             index = self._number("sonic_qos_maps", name, entry, key, 0, len(values) - 1)
-            if index is None:
-                raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
-            values[index] = self._number("sonic_qos_maps", name, entry, value, 0, CLASSES - 1)
+            if index is not None:
+                values[index] = self._number("sonic_qos_maps", name, entry, value, 0, CLASSES - 1)
         return tuple(values)
 
     def by_key(self, kind: str, name: str, key: str) -> dict[str, dict[str, Any]]:
         """Return the entries of a map by their key; none where there is no such map."""
-        entries = {}
-        for entry in self.entries("sonic_qos_maps", name, self.maps[kind].get(name, {}).get("entries")):
-            if key not in entry:
-                raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
-            entries[str(entry[key])] = entry
-        return entries
+        return {str(entry[key]): entry for entry in self.maps[kind].get(name, {}).get("entries", [])}
 
     def queues(self, port: str, interface: dict[str, Any]) -> tuple[Queue | None, ...]:
         module = "sonic_qos_interfaces"
@@ -304,8 +325,7 @@ class DellSonicReader:
                 module, f"{port} scheduler_policy", f"sonic_qos_scheduler has no policy {policy!r}", "add it there"
             )
         read: dict[int, tuple[bool, int | None, Ecn | None]] = {}
-        schedulers = self.schedulers[str(policy)].get("schedulers") if policy is not None else None
-        for scheduler in self.entries("sonic_qos_scheduler", str(policy), schedulers):
+        for scheduler in self.schedulers.get(str(policy), {}).get("schedulers", []):
             number = self._number("sonic_qos_scheduler", str(policy), scheduler, "sequence", 0, 255)
             if number is not None and number < CLASSES:  # 255 is the port's shaper
                 kind = scheduler.get("scheduler_type")
@@ -314,7 +334,7 @@ class DellSonicReader:
                 strict = kind == "strict"
                 weight = self._number("sonic_qos_scheduler", str(policy), scheduler, "weight", 1, 100)
                 read[number] = strict, None if strict else weight, None
-        for queue in self.entries(module, f"{port} queues", interface.get("queues")):
+        for queue in interface.get("queues", []):
             number = self._number(module, f"{port} queues", queue, "id", 0, 47)
             profile = queue.get("wred_profile")
             if number is None or number >= CLASSES or profile is None:
@@ -330,7 +350,7 @@ class DellSonicReader:
         """Return the marking; None where green packets (all that no policer coloured) are not marked."""
         module = "sonic_qos_wred"
         profile = self.wred[name]
-        green = self.options(module, name, profile.get("green"))
+        green = profile.get("green", {})
         minimum = self._number(module, name, green, "min_threshold", 0, ECN_BYTES[1])
         maximum = self._number(module, name, green, "max_threshold", 0, ECN_BYTES[1])
         probability = self._number(module, name, green, "drop_probability", 0, 100)
@@ -362,12 +382,10 @@ class DellSonicReader:
 
     def ecmp_fields(self) -> tuple[str, ...] | None:
         """Return the packet fields of the hash for both IP versions; None where neither is set."""
-        module = "sonic_ecmp_load_share"
-        config = self.options(module, "", self.config[module])
         fields_of_all: set[str] | None = None
         for family_index, family in enumerate(("ipv4", "ipv6")):
-            if config.get(family) not in (None, {}):
-                options = self.options(module, family, config[family])
+            options = self.config["sonic_ecmp_load_share"].get(family)
+            if options:
                 of_family = {
                     field for field, names in HASH.items() if options.get(f"{family}_{names[family_index]}") is True
                 }

@@ -22,7 +22,7 @@ EGRESS_LOSSLESS, EGRESS_LOSSY_POOL = "egress_lossless_profile", "egress_lossy_po
 MOST_BYTES = (1 << 64) - 1  # uint64 in the models
 COMPUTED = "NULL"  # the profile of a group whose headroom the image computes
 _COMPUTED_GROUP = re.compile(r"BUFFER_PG_TABLE:([^:]+):([0-7])(?:-([0-7]))?")
-_IMAGE_PROFILE = re.compile(r"pg_lossless_([0-9]{1,7})000_([0-9]{1,6})m_profile")
+IMAGE_PROFILE = re.compile(r"pg_lossless_([0-9]{1,7})000_([0-9]{1,6})m_profile")
 
 
 def computes_headroom(db: ConfigDb) -> bool:
@@ -65,7 +65,7 @@ def _image_rows(db: ConfigDb) -> dict[tuple[int, int], Headroom]:
     """Return the headroom of the image's own profiles, by speed in Gbit/s and cable in m."""
     rows = {}
     for name in db.table("BUFFER_PROFILE"):
-        match = _IMAGE_PROFILE.fullmatch(name)
+        match = IMAGE_PROFILE.fullmatch(name)
         headroom = read_headroom(db, name, False) if match else None
         if match and headroom is not None:
             rows[int(match[1]), int(match[2])] = headroom

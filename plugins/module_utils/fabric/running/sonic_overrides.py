@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
     NOT_PORTS,
     RANGE,
     ConfigDb,
-    references,
+    listed,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, SONIC
 
@@ -24,12 +24,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overr
 _TABLES = (
     "ACL_RULE",
     "ACL_TABLE",
+    "ARS_OBJECT",
     "BUFFER_POOL",
     "BUFFER_PORT_EGRESS_PROFILE_LIST",
     "BUFFER_PORT_INGRESS_PROFILE_LIST",
     "BUFFER_PROFILE",
+    "DEFAULT_LOSSLESS_BUFFER_PARAMETER",
     "FLEX_COUNTER_TABLE",
     "LLR_PORT",
+    "PBH_RULE",
     "PFC_WD",
     "PORTCHANNEL",
     "PORT_QOS_MAP",
@@ -37,6 +40,7 @@ _TABLES = (
     "QUEUE",
     "SCHEDULER",
     "SRV6_MY_SIDS",
+    "SWITCH_HASH",
     "SWITCH_TRIMMING",
     "TUNNEL",
     "VLAN_SUB_INTERFACE",
@@ -46,7 +50,12 @@ _DEFAULT_LAG_MTU_BYTES = 9100  # sonic-swss, cfgmgr/teammgr.cpp
 _PORT_FIELDS = ("admin_status", "autoneg", "macsec", "pfc_asym")
 # Table -> the tables whose entries are of ports and refer to it, with the field.
 _REFERENCES = {
-    "BUFFER_PROFILE": (("BUFFER_PG", "profile"), ("BUFFER_QUEUE", "profile")),
+    "BUFFER_PROFILE": (
+        ("BUFFER_PG", "profile"),
+        ("BUFFER_QUEUE", "profile"),
+        ("BUFFER_PORT_INGRESS_PROFILE_LIST", "profile_list"),
+        ("BUFFER_PORT_EGRESS_PROFILE_LIST", "profile_list"),
+    ),
     "SCHEDULER": (("QUEUE", "scheduler"),),
 }
 
@@ -66,25 +75,26 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
         for port, entry in db.table("PORT").items()
         if "lanes" in entry and "admin_status" not in entry
     ]
+    pausing = {port for port, key in db.by_port("PORT_QOS_MAP").items() if db.text("PORT_QOS_MAP", key, "pfc_enable")}
     for table in _TABLES:
         for key, entry in db.table(table).items() if table in db.tables else ():
             for field, value in entry.items():
-                effect = SONIC.effect(f"{table} {_kind(db, table, key, entry)}{field} {value}")
-                ports = _ports(db, table, key) if effect else None
+                effect = SONIC.effect(f"{table} {_kind(db, table, key, entry, pausing)}{field} {value}")
+                ports = _ports(db, table, key, field) if effect else None
                 if effect and ports is not None:
                     found.append(Override(f"{table}|{key} {field} {value}", effect, ports))
     return tuple(found)
 
 
-def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any]) -> str:
+def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any], pausing: set[str]) -> str:
     """Return "strict " for a queue that no class has (a multicast queue) and that comes before all others, or "".
 
-    Return "lossy " for the profiles of a port that pauses, if none of them is in the pool of its lossless packets.
+    Return "lossy " for the profiles of a port in ``pausing``, if none of them is in the pool of its lossless packets.
     """
     if table.startswith("BUFFER_PORT_"):
         pool = INGRESS_POOL if "_INGRESS_" in table else db.reference("BUFFER_PROFILE", EGRESS_LOSSLESS, "pool", _POOL)
-        pools = {db.reference("BUFFER_PROFILE", name, "pool", _POOL) for name in _listed(entry.get("profile_list"))}
-        return "lossy " if db.text("PORT_QOS_MAP", key, "pfc_enable") and pool not in pools else ""
+        pools = {db.reference("BUFFER_PROFILE", name, "pool", _POOL) for name in listed(entry.get("profile_list"))}
+        return "lossy " if pool not in pools and not pausing.isdisjoint(key.split(",")) else ""
     match = RANGE.fullmatch(key.split("|")[-1]) if table == "QUEUE" else None
     if not match or int(match[2] or match[1]) < CLASSES or key.startswith(NOT_PORTS):
         return ""
@@ -92,44 +102,38 @@ def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any]) -> str:
     return "strict " if name and db.text("SCHEDULER", name, "type") == "STRICT" else ""
 
 
-def _ports(db: ConfigDb, table: str, key: str) -> tuple[str, ...] | None:
-    """Return the ports that an entry concerns, () for the whole switch; None where nothing refers to it."""
+def _ports(db: ConfigDb, table: str, key: str, field: str) -> tuple[str, ...] | None:
+    """Return the ports that a field of an entry concerns, () for the whole switch; None where nothing refers to it."""
     names = key.split("|")
     if table in _REFERENCES:
         referring = [
             name
             for other, field in _REFERENCES[table]
             for name, entry in db.table(other).items()
-            if _names(entry, field, key)
+            if key in listed(entry.get(field))
         ]
         return tuple(port for name in referring for port in name.split("|")[0].split(",")) or None
     if table == "BUFFER_POOL":
-        return () if any(_names(entry, "pool", key) for entry in db.table("BUFFER_PROFILE").values()) else None
+        return () if any(key in listed(entry.get("pool")) for entry in db.table("BUFFER_PROFILE").values()) else None
     if table == "FLEX_COUNTER_TABLE":
         return () if key == "PFCWD" else None
     if table == "VLAN_SUB_INTERFACE":
         return (names[0].partition(".")[0],)
     if table in ("ACL_RULE", "ACL_TABLE"):
         return tuple(db.texts("ACL_TABLE", names[0], "ports") or ()) or None
+    if table == "PBH_RULE":
+        return tuple(db.texts("PBH_TABLE", names[0], "interface_list") or ()) or None
+    if table == "SWITCH_HASH":
+        return () if field.startswith("ecmp_") else tuple(lags(db)) or None
     if table in ("PORT_QOS_MAP", "PORTCHANNEL", "PORT_STORM_CONTROL", "QUEUE", "LLR_PORT") or "_PROFILE_LIST" in table:
         return () if names[0].lower() == "global" else tuple(names[0].split(","))
     return ()
 
 
-def _listed(value: Any) -> set[str]:
-    """Return the profiles of a list, in any form."""
-    names = value if isinstance(value, list) else str(value).split(",")
-    return {str(name).strip("[]").rpartition("|")[2] for name in names}
-
-
-def _names(entry: dict[str, Any], field: str, name: str) -> bool:
-    return name in references({field: entry.get(field)})
-
-
-def speeds_gbit_s(db: ConfigDb) -> dict[str, int]:
+def speeds_gbit_s(db: ConfigDb) -> dict[str, float]:
     """Return the configured speeds of ports."""
     speeds = {port: db.number("PORT", port, "speed", 1, 1_600_000) for port in db.table("PORT")}
-    return {port: speed // 1000 for port, speed in speeds.items() if speed is not None}
+    return {port: speed / 1000 for port, speed in speeds.items() if speed is not None}
 
 
 def lag_ip_mtu_bytes(db: ConfigDb) -> dict[str, int]:

@@ -216,6 +216,12 @@ def without_dump(text: str) -> str:
     return stripped[: DECODER.raw_decode(stripped)[1]]
 
 
+def listed(value: Any) -> set[str]:
+    """Return the names of a field that refers to one entry or a list of them, in either form."""
+    names = value if isinstance(value, list) else str(value).split(",")
+    return {str(name).strip("[]").rpartition("|")[2] for name in names}
+
+
 def references(entry: Mapping[str, Any]) -> Iterator[str]:
     """Return all names that the fields of an entry may refer to, in either form."""
     for value in entry.values():

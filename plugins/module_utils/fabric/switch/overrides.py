@@ -25,7 +25,7 @@ LAG_MTU = "the port channel lets pass what its members let pass"
 _ROUTED = re.compile(r"(?i)vlan|irb$")  # interfaces between VLANs, whose packets pass by any port
 
 
-def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[Override]:
+def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, float]) -> Iterator[Override]:
     """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all."""
     for override in seen.overrides:
         members = dict.fromkeys(member for port in override.ports for member in seen.lags.get(port, (port,)))
@@ -37,7 +37,7 @@ def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, int]) -> Iterator[Ove
 
 
 def problems(
-    seen: Switch, speeds_gbit_s: Mapping[str, int], wanted: Switch | None
+    seen: Switch, speeds_gbit_s: Mapping[str, float], wanted: Switch | None
 ) -> Iterator[tuple[tuple[str, ...], str, str, str, str]]:
     """Return what can undo the policy on the inventory's ports: ports, claim, wanted, seen and consequence.
 
@@ -55,7 +55,7 @@ def problems(
         )
     for port, speed in seen.speeds_gbit_s.items():
         if speed != speeds_gbit_s.get(port, speed):
-            yield (port,), LINE_RATE, f"{speeds_gbit_s[port]} Gbit/s", f"{speed} Gbit/s", LINE_RATE_WRONG
+            yield (port,), LINE_RATE, f"{speeds_gbit_s[port]:g} Gbit/s", f"{speed:g} Gbit/s", LINE_RATE_WRONG
     for lag, members in seen.lags.items():
         known = tuple(member for member in members if member in speeds_gbit_s)
         others = [member for member in members if member not in speeds_gbit_s]

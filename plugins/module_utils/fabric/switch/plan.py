@@ -69,7 +69,7 @@ def idle_link_remarks(wanted: Mapping[str, Switch]) -> list[str]:
     names: dict[tuple[int, int], set[str]] = {}
     for switch in wanted.values():
         # Hashing a PortQos for each port would cost more than the plan.
-        distinct = {(switch.speeds_gbit_s[port], id(qos)): qos for port, qos in switch.ports.items()}
+        distinct = {(int(switch.speeds_gbit_s[port]), id(qos)): qos for port, qos in switch.ports.items()}
         for (speed, _id), qos in distinct.items():
             for queue in qos.queues:
                 if queue and queue.ecn and queue.ecn.minimum_bytes < thresholds.busy_link_bytes(speed):

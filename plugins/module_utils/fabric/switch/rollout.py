@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
@@ -33,26 +33,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inven
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stage_changes import (
+    StageChange,
+    remaining_changes,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import ORDER, Qos
 
 PORT_FIELDS = [port_field.name for port_field in fields(PortQos)]
 EMPTY = PortQos()  # of a port that is not configured
 RUN = re.compile(r"\d{8}T\d{6}Z")  # the role's name for a run's directory of backups
-ORDER = list(migration.STEPS)
-
-
-@dataclass
-class StageChange:
-    """One remaining stage: the text to send to each of its switches, and the hosts whose NICs change."""
-
-    stage: str
-    texts: dict[str, str]
-    hosts: list[str]
-
-    @property
-    def devices(self) -> list[str]:
-        """Return the names of the switches and hosts that change."""
-        return [*self.texts, *self.hosts]
 
 
 def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
@@ -81,7 +70,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
         {name: _comparable(readings.seen[name], switch) for name, switch in wanted.items()}, _nics(params["nics"])
     )
     goal = Qos(wanted, _nics(params["nics_wanted"]))
-    remaining = _remaining(running, now, goal, whole_changes)
+    remaining = remaining_changes(running, now, goal, whole_changes)
     _check_progress(params.get("done"), remaining)
     result = {
         "changed": bool(remaining),
@@ -141,30 +130,6 @@ def _whole_changes(
     return {name: text for name, text in texts.items() if text}, refused
 
 
-def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole_changes: Mapping[str, str]) -> list[StageChange]:
-    """Return the remaining stages in order, each with at least one device."""
-    remaining = []
-    for stage in stages(now, goal):
-        texts = {}
-        for name in stage.switches:
-            if name not in whole_changes:
-                continue
-            state = stage.switches[name]
-            is_goal = state == goal.switches[name]
-            text = (
-                whole_changes[name] if is_goal else _intermediate(running[name], now.switches[name], state, stage.name)
-            )
-            if text:
-                texts[name] = text
-        hosts = sorted({host for host, _nic in stage.nics})
-        if texts or hosts:
-            remaining.append(StageChange(stage.name, texts, hosts))
-    planned_now = {name for change in remaining for name in change.texts}
-    # Settings that the terms of model/qos.py do not distinguish.
-    unassigned = {name: text for name, text in whole_changes.items() if name not in planned_now}
-    return _with_texts(remaining, migration.SWITCHES_SET, unassigned) if unassigned else remaining
-
-
 def _check_progress(last_stage: str | None, remaining: list[StageChange]) -> None:
     """Refuse to repeat a stage. Otherwise, a device that accepts a change without making it would get it repeatedly."""
     if last_stage is None:
@@ -179,16 +144,6 @@ def _check_progress(last_stage: str | None, remaining: list[StageChange]) -> Non
         )
 
 
-def _interruptions(change: StageChange, wanted: Mapping[str, Switch]) -> dict[str, list[str]]:
-    """Return what a stage interrupts, as far as the vendors say, with the switches."""
-    switches: dict[str, list[str]] = {}
-    for name, text in change.texts.items():
-        for pattern, interruption in SYSTEMS[wanted[name].system].interruptions.items():
-            if re.search(pattern, text):
-                switches.setdefault(interruption, []).append(name)
-    return switches
-
-
 def _summary(
     remaining: list[StageChange], wanted: Mapping[str, Switch], has_nics: bool, is_part: bool
 ) -> dict[str, Any]:
@@ -201,7 +156,7 @@ def _summary(
                 "step": migration.STEPS[change.stage],
                 "switches": list(change.texts),
                 "hosts": change.hosts,
-                "interruptions": _interruptions(change, wanted),
+                "interruptions": change.interruptions(wanted),
             }
             for change in remaining
         ],
@@ -212,7 +167,7 @@ def _summary(
             for number, change in enumerate(remaining, 1)
             for line in (
                 f"{number}. {change.stage}: {', '.join(change.devices)}",
-                *(f"   {fold(names)}: {text}" for text, names in _interruptions(change, wanted).items()),
+                *(f"   {fold(names)}: {text}" for text, names in change.interruptions(wanted).items()),
             )
         ]
         or [f"all {'that were read and planned ' if is_part else ''}have the policy"],
@@ -365,28 +320,6 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
         ports={name: port(name) for name in wanted.ports},
         ecmp_fields=wanted.ecmp_fields if hashed else seen.ecmp_fields,
     )
-
-
-def _intermediate(running: str, now: Switch, state: Switch, stage: str) -> str:
-    """Return the change to an intermediate state; "" where the switch skips it."""
-    remediation = SYSTEMS[state.system].remediation
-    if any(queue and queue.unknown_ecn for qos in state.distinct_ports() for queue in qos.queues):
-        return ""  # thresholds that are not known in bytes cannot be kept
-    try:
-        if stage == migration.SWITCHES_LESS_PFC and remediation(running, now):
-            return ""
-        return remediation(running, state)
-    except FabricError:  # the last stage is the policy itself, whose refusal is reported
-        return ""
-
-
-def _with_texts(changes: list[StageChange], stage: str, texts: dict[str, str]) -> list[StageChange]:
-    """Return ``left`` with ``texts`` added to ``stage``."""
-    for change in changes:
-        if change.stage == stage:
-            change.texts.update(texts)
-            return changes
-    return sorted([*changes, StageChange(stage, texts, [])], key=lambda item: ORDER.index(item.stage))
 
 
 def _nics(nics_by_host: Mapping[str, Any] | None) -> dict[migration.NicName, Nic]:

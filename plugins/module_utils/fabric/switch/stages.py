@@ -34,6 +34,7 @@ STEPS = {  # the stages in order, each with roce_host's value of "stage" for it
     SWITCHES_ALL: ALL,
     NICS_ALL: ALL,
 }
+ORDER = list(STEPS)
 NIC_STAGES = (NICS_LESS_PFC, NICS_SET, NICS_ALL)
 
 

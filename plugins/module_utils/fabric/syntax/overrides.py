@@ -142,11 +142,13 @@ JUNOS = Rules(
 )
 # "TABLE field value" of ConfigDB.
 SONIC = Rules(
-    (r"(PORT|PORTCHANNEL|VLAN_SUB_INTERFACE) admin_status down", LINK),
+    (r"(PORT|PORTCHANNEL|VLAN_SUB_INTERFACE) admin_status (?!up$)", LINK),
     (r"PORT pfc_asym on|LLR_PORT ", PAUSE),
     (r"PFC_WD BIG_RED_SWITCH enable", PAUSE),  # of earlier images: acts as if all lossless queues had a storm
     (r"FLEX_COUNTER_TABLE (FLEX_COUNTER_STATUS disable|POLL_INTERVAL [1-9]\d{3})", PAUSE),  # the watchdog's counters
-    (r"BUFFER_PORT_\w+ lossy ", BUFFER),
+    (r"BUFFER_PORT_\w+ lossy |BUFFER_POOL percentage ", BUFFER),  # percentage: the image sizes the pool by it
+    (r"DEFAULT_LOSSLESS_BUFFER_PARAMETER default_dynamic_th (?!0$)", BUFFER),  # the alpha of computed headroom
+    (r"BUFFER_PROFILE packet_discard_action trim", DSCP),
     # Below what any image of 086b03bd70 has: an alpha of 1/128, 9,497,600 bytes.
     (r"BUFFER_PROFILE (dynamic_th -8|static_th \d{1,6}$)|BUFFER_POOL size \d{1,6}$", BUFFER),
     (r"PORT autoneg on|PORT macsec |PORT_STORM_CONTROL |SCHEDULER ([cp]ir|[cp]bs) [1-9]|PORT_QOS_MAP scheduler ", RATE),
@@ -159,6 +161,9 @@ SONIC = Rules(
     (r"ACL_RULE (?!PACKET_|MIRROR_|INNER_SRC_MAC)\w*_ACTION |ACL_TABLE type UNDERLAY_SET_DSCP", CLASS),
     (r"QUEUE (scheduler|wred_profile) ", None),
     (r"QUEUE ", QUEUE),
+    # Whatever packets a rule of PBH matches: none is compared with those of RoCE.
+    (r"PBH_RULE hash |ARS_OBJECT assign_mode |SWITCH_HASH \w+_algorithm RANDOM", PATH),
+    (r"SWITCH_HASH lag_hash(_ipv[46](_rdma)?)? (?!.*L4_SRC_PORT)", PATH),  # one member for all flows of two hosts
 )
 # Paths of NVUE's tree, with the value last.
 CUMULUS = Rules(
@@ -195,10 +200,14 @@ DELL_SONIC = Rules(
     (r"qos_scheduler ([cp]ir|[cp]bs) [1-9]", RATE),
     (r"qos_scheduler strict sequence (8|9|[1-9]\d)$", QUEUE),  # a queue beyond those of classes
     (r"qos_wred green enable True", QUEUE),  # of a strict queue, without ECN: it drops CNPs
-    # The system's own profiles; a module shows no threshold of 0.
+    # The system's own profiles, with the thresholds of sonic-buildimage 086b03bd70, device/dell. 0 is not shown.
     (r"qos_buffer ingress_lossless_pool( xoff \d{6,})?$", None),
-    (r"qos_buffer (ingress_lossy|pg_lossless_\d+_\d+m)_profile ingress_lossless_pool( |$)", None),
-    (r"qos_buffer egress_lossy_profile egress_loss(y|less)_pool( |$)", None),
+    (
+        r"qos_buffer pg_lossless_\w+ ingress_lossless_pool( dynamic_threshold (-[23]|1)| pause_threshold \d+)?$",
+        None,
+    ),
+    (r"qos_buffer ingress_lossy_profile ingress_lossless_pool( static_threshold \d{8,}| dynamic_threshold 3)?$", None),
+    (r"qos_buffer egress_lossy_profile egress_loss(y|less)_pool( dynamic_threshold [1-3])?$", None),
     (
         r"qos_buffer egress_lossless_profile egress_lossless_pool (static_threshold \d{8,}|dynamic_threshold \d)$",
         None,
@@ -207,6 +216,7 @@ DELL_SONIC = Rules(
     (r"fbs_policies .*policer", RATE),
     (r"fbs_policies .*set_dscp", DSCP),
     (r"fbs_policies .*output_queue_index", QUEUE),
+    (r"fbs_policies .*forwarding (egress_interfaces|next_hop\w*|replication_groups) ", PATH),
 )
 LINUX = Rules(
     (r"link (down|xdp)", LINK),

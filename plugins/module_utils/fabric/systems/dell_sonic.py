@@ -3,7 +3,7 @@
 """Dell Enterprise SONiC: the arguments of the resource modules of the collection dellemc.enterprise_sonic, as JSON.
 
 The form is ``{"sonic_qos_maps": {"config": ..., "state": "merged"}, ...}`` by module, to be applied in the order of
-``MODULES``. ``parse`` reads either this form or what the modules gather: ansible_network_resources,
+``SHAPES``. ``parse`` reads either this form or what the modules gather: ansible_network_resources,
 ``{"qos_maps": ..., ...}``. Options, ranges and defaults are those of the modules' documentation, version 3.2.0.
 
 Differences from the community's SONiC:

@@ -12,6 +12,7 @@ A policy's strict class is strict here, although SONiC's default gives it a weig
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from functools import lru_cache
@@ -30,6 +31,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
     EGRESS_LOSSY,
     hash_fields,
+    paused_ranges,
+    range_text,
     wanted_port,
 )
 
@@ -69,8 +72,10 @@ def _text(
             put("QUEUE", f"{port}|{number}", entry)
             profile = EGRESS_LOSSLESS if number in wanted.lossless_queues else EGRESS_LOSSY
             put("BUFFER_QUEUE", f"{port}|{number}", {"profile": profile})
+        paused = {numbers[0]: range_text(numbers) for numbers in paused_ranges(distinct[kind].pfc)}
         for number, name in wanted.groups.items():
-            put("BUFFER_PG", f"{port}|{number}", {"profile": name})
+            if number in paused or number not in distinct[kind].pfc:
+                put("BUFFER_PG", f"{port}|{paused.get(number, number)}", {"profile": name})
         if wanted.watchdog:
             put("PFC_WD", port, wanted.watchdog)
         if wanted.mtu is not None:
@@ -107,6 +112,21 @@ def restoration(backup: str, running: str, name: str) -> str:
     return _patches_text(restoring_patches(backup, running, name))
 
 
+def applied(running: str, change: str) -> str:
+    """Return ``running`` after the patches of ``change``."""
+    tables = copy.deepcopy(ConfigDb(running, "").tables)
+    for operation in (operation for patch in change.split("\n\n") for operation in json.loads(patch)):
+        *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
+        holder = tables
+        for parent in parents:
+            holder = holder[parent]
+        if operation["op"] == "remove":
+            del holder[last]
+        else:
+            holder[last] = operation["value"]
+    return json.dumps(tables)
+
+
 def _patches_text(patches_found: list[list[dict[str, Any]]]) -> str:
     return "\n".join(
         "[\n" + ",\n".join(json.dumps(operation, sort_keys=True) for operation in operations) + "\n]\n"
@@ -121,10 +141,18 @@ SONIC = SwitchSystem(
     remediation=remediation,
     restoration=restoration,
     configuration=without_dump,
+    applied=applied,
     port=re.compile(r"Ethernet(0|[1-9][0-9]{0,3})"),  # sonic-port.yang
     port_example="Ethernet0",
     asics=tuple(name for name in ASICS if name != "jericho2"),
     not_asics={"jericho2": "SONiC has the queues of Jericho 2 as virtual output queues, which are not rendered"},
-    # PFC that the first patch ends and a later one sets again (sonic_patch).
-    interruptions={r"(?s)pfc_enable.*\n\n.*pfc_enable": "lossless packets can be lost until its last patch is applied"},
+    # PFC that the first patch ends and a later one sets again, and keys that are removed before the last patch
+    # (sonic_difference).
+    interruptions={
+        r"(?s)pfc_enable.*\n\n.*pfc_enable": "lossless packets can be lost until its last patch is applied",
+        r'(?s)"remove", "path": "/(QUEUE|BUFFER_QUEUE|PORT_QOS_MAP)/.*\n\n': "queues lose their settings, and packets "
+        "can be lost, until its last patch is applied",
+        r'(?s)"remove", "path": "/\w+/[^"/|]*,.*\n\n': "ports that share a key with others, also those without a "
+        "policy, lose what the key sets until its last patch is applied",
+    },
 )

@@ -140,10 +140,10 @@ def put(module, *path_and_value):
 
 
 BAD = [
-    (lambda arguments: arguments.update(sonic_qos_wred=[]), "leaf1: sonic_qos_wred: [] are not arguments"),
+    (lambda arguments: arguments.update(sonic_qos_wred=[]), "leaf1: sonic_qos_wred: [] is not an object"),
     (put("sonic_qos_wred", "config", "x"), "leaf1: sonic_qos_wred: 'x' is not a list"),
     (put("sonic_qos_wred", "config", ["x"]), "leaf1: sonic_qos_wred: 'x' is not an object"),
-    (put("sonic_qos_wred", "config", [{}]), "leaf1: sonic_qos_wred: {} has no name"),
+    (put("sonic_qos_wred", "config", [{}]), "leaf1: sonic_qos_wred name: it is missing"),
     (put("sonic_qos_wred", "config", [{"name": "a"}, {"name": "a"}]), "leaf1: sonic_qos_wred a: it is listed twice"),
     (put("sonic_qos_wred", "config", []), "sonic_qos_wred has no profile 'SAILLOFT_ECN"),
     (put("sonic_qos_wred", "config", 0, "green", "min_threshold", 2000000), "is above max_threshold 1500000"),
@@ -157,7 +157,7 @@ BAD = [
     (put("sonic_qos_maps", "config", "dscp_maps", []), "Eth1/1 dscp_fwd_group: dscp_maps has no map 'SAILLOFT_DSCP"),
     (put("sonic_qos_maps", "config", "dscp_maps", 0, "entries", 0, "dscp", 64), "dscp 64 is not a whole number from 0"),
     (put("sonic_qos_maps", "config", "dscp_maps", 0, "entries", 0, "fwd_group", "8"), "fwd_group '8' is not a whole"),
-    (put("sonic_qos_maps", "config", "dscp_maps", 0, "entries", 0, {}), "an entry has no dscp"),
+    (put("sonic_qos_maps", "config", "dscp_maps", 0, "entries", 0, {}), "entries dscp: it is missing"),
     (put("sonic_qos_interfaces", "config", 0, "pfc", "priorities", [{"dot1p": 8}]), "dot1p 8 is not a whole number"),
     (put("sonic_qos_interfaces", "config", 0, "pfc", "watchdog_action", "panic"), "watchdog_action 'panic'"),
     (put("sonic_qos_interfaces", "config", 0, "pfc", "watchdog_detect_time", 20), "watchdog_detect_time 20 is not"),

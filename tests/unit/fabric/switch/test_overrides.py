@@ -448,6 +448,42 @@ EXAMPLES = {
             },
             "BUFFER_PORT_INGRESS_PROFILE_LIST lossy profile_list other",
         ),
+        "port's share of the lossless pool": (
+            {
+                "BUFFER_PORT_INGRESS_PROFILE_LIST": {"PORT": {"profile_list": "ingress_lossy_profile,low"}},
+                "BUFFER_PROFILE": {"low": {"pool": "ingress_lossless_pool", "dynamic_th": "-8"}},
+            },
+            "BUFFER_PROFILE dynamic_th -8",
+        ),
+        "port's share of the egress pool": (
+            {
+                "BUFFER_PORT_EGRESS_PROFILE_LIST": {"PORT": {"profile_list": ["egress_lossless_profile", "none"]}},
+                "BUFFER_PROFILE": {"none": {"pool": "egress_lossy_pool", "static_th": "0"}},
+            },
+            "BUFFER_PROFILE static_th 0",
+        ),
+        "hash of a policy": (
+            {
+                "PBH_TABLE": {"T": {"interface_list": ["PORT"], "description": "T"}},
+                "PBH_RULE": {"T|R": {"priority": "1", "ip_protocol": "0x11", "hash": "H"}},
+            },
+            "PBH_RULE hash H",
+        ),
+        "hash of a port channel": (
+            {
+                "PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}},
+                "SWITCH_HASH": {"GLOBAL": {"lag_hash": ["DST_IP", "SRC_IP"]}},
+            },
+            "SWITCH_HASH lag_hash ['DST_IP', 'SRC_IP']",
+        ),
+        "random paths": (
+            {"SWITCH_HASH": {"GLOBAL": {"ecmp_hash_algorithm": "RANDOM"}}},
+            "SWITCH_HASH ecmp_hash_algorithm RANDOM",
+        ),
+        "adaptive routing": (
+            {"ARS_OBJECT": {"A": {"assign_mode": "per_packet_quality"}}},
+            "ARS_OBJECT assign_mode per_packet_quality",
+        ),
         "watchdog without a storm": (
             {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "enable"}}},
             "PFC_WD BIG_RED_SWITCH enable",
@@ -509,6 +545,15 @@ EXAMPLES = {
             "ACL_RULE REDIRECT_ACTION Ethernet8",
         ),
         "tunnel": ({"TUNNEL": {"T": {"dscp_mode": "pipe", "tunnel_type": "IPINIP"}}}, "TUNNEL dscp_mode pipe"),
+        "alpha of computed headroom": (
+            {"DEFAULT_LOSSLESS_BUFFER_PARAMETER": {"AZURE": {"default_dynamic_th": "-8"}}},
+            "DEFAULT_LOSSLESS_BUFFER_PARAMETER default_dynamic_th -8",
+        ),
+        "part of a pool": ({"BUFFER_POOL": {"ingress_lossless_pool": {"percentage": "1"}}}, "BUFFER_POOL percentage 1"),
+        "trimming instead of dropping": (
+            {"BUFFER_PROFILE": {"egress_lossy_profile": {"packet_discard_action": "trim"}}},
+            "BUFFER_PROFILE packet_discard_action trim",
+        ),
         "trimming": ({"SWITCH_TRIMMING": {"GLOBAL": {"dscp_value": "48"}}}, "SWITCH_TRIMMING dscp_value 48"),
         "strict multicast queue": (
             {"SCHEDULER": {"S": {"type": "STRICT"}}, "QUEUE": {"PORT|8-9": {"scheduler": "S"}}},
@@ -610,6 +655,7 @@ EXAMPLES = {
     "dell_sonic": {
         "port down": ({"interfaces": [{"name": "PORT", "enabled": False}]}, "interfaces enabled False"),
         "port speed": ({"interfaces": [{"name": "PORT", "speed": "SPEED_100GB"}]}, "100 Gbit/s"),
+        "speed in Mbit/s": ({"interfaces": [{"name": "PORT", "speed": "SPEED_2500MB"}]}, "2.5 Gbit/s"),
         "asymmetric PFC": (
             {"qos_interfaces": [{"name": "PORT", "pfc": {"asymmetric": True}}]},
             "qos_interfaces pfc asymmetric True",
@@ -649,6 +695,23 @@ EXAMPLES = {
             {"qos_buffer": {"buffer_profiles": [{**EGRESS_LOSSLESS, "dynamic_threshold": -6}]}},
             "qos_buffer egress_lossless_profile egress_lossless_pool dynamic_threshold -6",
         ),
+        **{
+            f"{option} of {name}": (
+                {
+                    "qos_buffer": {
+                        "buffer_profiles": [{"name": name, "pool": "ingress_lossless_pool", "size": 1, option: limit}]
+                    }
+                },
+                f"{option} {limit}",
+            )
+            for name, option, limit in (
+                ("pg_lossless_400000_40m_profile", "dynamic_threshold", -6),
+                ("pg_lossless_400000_40m_profile", "static_threshold", 1000),
+                ("pg_lossless_400000_40m_profile", "pause_threshold", 46080),
+                ("ingress_lossy_profile", "dynamic_threshold", -6),
+                ("egress_lossy_profile", "static_threshold", 1000),
+            )
+        },
         "shared headroom": (
             {"qos_buffer": {"buffer_pools": [{"name": "ingress_lossless_pool", "xoff": 1}]}},
             "qos_buffer ingress_lossless_pool xoff 1",
@@ -660,6 +723,17 @@ EXAMPLES = {
                 ]
             },
             "fbs_policies sections qos remark set_dscp af41",
+        ),
+        "redirection of flows": (
+            {
+                "fbs_policies": [
+                    {
+                        "policy_name": "P",
+                        "sections": [{"class": "C", "forwarding": {"next_hops": [{"address": "10.0.0.1"}]}}],
+                    }
+                ]
+            },
+            "fbs_policies sections forwarding next_hops address 10.0.0.1",
         ),
         "queue of flows": (
             {"fbs_policies": [{"policy_name": "P", "sections": [{"class": "C", "qos": {"output_queue_index": 1}}]}]},
@@ -882,6 +956,13 @@ HARMLESS = {
             "PORTCHANNEL": {"PortChannel1": {"admin_status": "up", "mtu": "9100"}},
         },
         {"SCHEDULER": {"UNUSED": {"pir": "1000"}}},
+        {"DEFAULT_LOSSLESS_BUFFER_PARAMETER": {"AZURE": {"default_dynamic_th": "0"}}},
+        {"SWITCH_HASH": {"GLOBAL": {"lag_hash": ["DST_IP"], "ecmp_hash_algorithm": "CRC"}}},  # no port channel
+        {
+            "PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}},
+            "SWITCH_HASH": {"GLOBAL": {"lag_hash": ["DST_IP", "SRC_IP", "L4_SRC_PORT"]}},
+        },
+        {"PBH_RULE": {"T|R": {"hash": "H"}}, "PBH_TABLE": {"T": {"interface_list": ["Ethernet99"]}}},
         {
             "ACL_TABLE": {"T": {"type": "L3", "ports": ["PORT"]}},
             "ACL_RULE": {"T|R": {"PACKET_ACTION": "FORWARD", "DSCP": "26"}},
@@ -923,6 +1004,14 @@ HARMLESS = {
                 "buffer_profiles": [
                     {**EGRESS_LOSSLESS, "static_threshold": 33417216},
                     {"name": "pg_lossless_400000_40m_profile", "pool": "ingress_lossless_pool", "size": 1270},
+                    {
+                        "name": "pg_lossless_100000_5m_profile",
+                        "pool": "ingress_lossless_pool",
+                        "dynamic_threshold": -2,
+                        "pause_threshold": 90000,
+                    },
+                    {"name": "ingress_lossy_profile", "pool": "ingress_lossless_pool", "dynamic_threshold": 3},
+                    {"name": "egress_lossy_profile", "pool": "egress_lossy_pool", "dynamic_threshold": 1},
                 ],
             }
         },

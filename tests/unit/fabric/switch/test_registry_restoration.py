@@ -88,6 +88,12 @@ STARTS = {
     ),
     "junos with QoS": ("junos", junos_switch.commit, ["et-0/0/0", "et-0/0/1"], junos_switch.BY_HAND),
     "sonic": ("sonic", sonic, ["Ethernet0", "Ethernet8"], json.dumps(SONIC)),
+    "sonic with keys of several ports": (
+        "sonic",
+        sonic,
+        ["Ethernet0", "Ethernet8"],
+        json.dumps(sonic_configs.with_brackets(SONIC)),
+    ),
     "sonic with ranges": ("sonic", sonic, ["Ethernet0", "Ethernet8"], json.dumps(SONIC_IN_RANGES)),
 }
 

@@ -58,32 +58,23 @@ def restoration(backup: str, running: str, name: str) -> str:
     ports = {**dict.fromkeys(reader.switch().ports, PortQos()), **former.switch().ports}
     interfaces = {port: {"name": port, "cable_length": CABLE_UNSET} for port in ports}
     for port, interface in former.interfaces.items():
-        interfaces.setdefault(port, {}).update(_set_only(interface))
-        bound = interface.get("qos_maps") or {}
-        if bound.get(PFC_GROUP_MAP[3]) is not None and port in ports:  # the map itself, not seen through that one
+        interfaces.setdefault(port, {}).update(interface)
+        bound = interface.get("qos_maps", {})
+        if PFC_GROUP_MAP[3] in bound and port in ports:  # the map itself, not seen through that one
             groups = former.bound_map(port, bound, GROUP_MAP) or (None,) * CLASSES
             ports[port] = replace(ports[port], class_to_priority=groups)
     want = {
-        **{module: _set_only(config) for module, config in former.config.items() if config},
+        **{module: config for module, config in former.config.items() if config},
         "sonic_qos_interfaces": list(interfaces.values()),
         "sonic_interfaces": [
-            {"name": port, "mtu": interface["mtu"]}
-            for port, interface in former.mtus.items()
-            if interface.get("mtu") is not None
+            {"name": port, "mtu": interface["mtu"]} for port, interface in former.mtus.items() if "mtu" in interface
         ],
     }
     steps = _Change(reader, Switch(name, SYSTEM, ports, former.ecmp_fields()), want).steps()
-    hashed = reader.config["sonic_ecmp_load_share"]
+    module = "sonic_ecmp_load_share"
     if reader.ecmp_fields() is not None and former.ecmp_fields() is None:
-        steps.append({"module": "sonic_ecmp_load_share", "state": "deleted", "config": _set_only(hashed)})
+        steps.append({"module": module, "state": "deleted", "config": reader.config[module]})
     return _text(steps)
-
-
-def _set_only(value: Any) -> Any:
-    """Return gathered options without those that are null, which the modules refuse as arguments."""
-    if isinstance(value, dict):
-        return {key: _set_only(item) for key, item in value.items() if item is not None}
-    return [_set_only(item) for item in value] if isinstance(value, list) else value
 
 
 def _text(steps: list[Config]) -> str:
@@ -110,7 +101,7 @@ class _Change:
                 steps.append({"module": module, "state": state, "config": config})
 
         removed_settings, merged_settings = self.ports()
-        if self.want.get("sonic_qos_buffer") and self.current_config("sonic_qos_buffer").get("buffer_init") is not True:
+        if self.want.get("sonic_qos_buffer") and self.reader.config["sonic_qos_buffer"].get("buffer_init") is not True:
             add("sonic_qos_buffer", "merged", self.want["sonic_qos_buffer"])
         extra, lacking = self.maps()
         add("sonic_qos_maps", "deleted", extra)
@@ -118,7 +109,7 @@ class _Change:
         add("sonic_qos_wred", "merged", self.objects("sonic_qos_wred", self.reader.wred))
         add("sonic_qos_scheduler", "deleted", self.sequences())
         add("sonic_qos_scheduler", "merged", self.objects("sonic_qos_scheduler", self.reader.schedulers))
-        existing = self.current_config("sonic_qos_pfc")
+        existing = self.reader.config["sonic_qos_pfc"]
         if any(existing.get(option) != value for option, value in self.want.get("sonic_qos_pfc", {}).items()):
             add("sonic_qos_pfc", "merged", self.want["sonic_qos_pfc"])
         add("sonic_qos_interfaces", "deleted", removed_settings)
@@ -130,16 +121,13 @@ class _Change:
             add(module, "deleted", config)
         return steps
 
-    def current_config(self, module: str) -> Config:
-        return self.reader.options(module, "", self.reader.config[module])
-
     def ports(self) -> tuple[list[Config], list[Config]]:
         """Return (to delete, to merge) of sonic_qos_interfaces, and record what is used."""
         to_delete, to_merge = [], []
         interfaces = {interface["name"]: interface for interface in self.want.get("sonic_qos_interfaces", [])}
         for port, interface in self.reader.interfaces.items():
             if port not in self.wanted.ports:
-                self.record_uses(port, interface)
+                self.record_uses(interface)
         for port in self.wanted.ports:
             removed, merged = self.port(port, interfaces.get(port, {}))
             if removed:
@@ -166,7 +154,7 @@ class _Change:
         """Add the changes of a port's maps to ``removed`` and ``merged``, and record what is used."""
         qos = self.wanted.ports[port]
         octets = (qos.dscp_to_class, qos.class_to_queue, qos.class_to_priority, qos.priority_to_queue)
-        bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", existing.get("qos_maps"))
+        bound = existing.get("qos_maps", {})
         names = want.get("qos_maps", {})
         drop: Config = {}
         put: Config = {}
@@ -181,7 +169,7 @@ class _Change:
                 self.new.add((kind, names[option]))
             else:
                 drop[option] = bound[option]
-        if bound.get(REWRITING) is not None:
+        if REWRITING in bound:
             drop[REWRITING] = bound[REWRITING]
         kind, _key, _value, option = PFC_GROUP_MAP
         if option in names:  # only of a backup
@@ -219,14 +207,12 @@ class _Change:
             merged["scheduler_policy"] = want["scheduler_policy"]
             self.used.add(("scheduler", want["scheduler_policy"]))
             self.new.add(("scheduler", want["scheduler_policy"]))
-        else:
+        elif policy is not None:
             removed["scheduler_policy"] = policy
-        profiles = {queue["id"]: queue["wred_profile"] for queue in want.get("queues", [])}
-        existing_profiles = {
-            queue.get("id"): queue["wred_profile"]
-            for queue in self.reader.entries("sonic_qos_interfaces", f"{port} queues", existing.get("queues"))
-            if queue.get("wred_profile") is not None and queue.get("id") in range(CLASSES)
-        }
+        profiles, existing_profiles = (
+            {queue["id"]: queue["wred_profile"] for queue in options.get("queues", []) if "wred_profile" in queue}
+            for options in (want, existing)
+        )
         drop, put = [], []
         for number in range(CLASSES):
             same = seen is not None and _marking(seen[number]) == _marking(wanted[number])
@@ -247,7 +233,7 @@ class _Change:
 
     def pfc(self, port: str, existing: Config, want: Config, removed: Config, merged: Config) -> None:
         """Add the changes of a port's pauses and watchdog to ``removed`` and ``merged``."""
-        pfc = self.reader.options("sonic_qos_interfaces", f"{port} pfc", existing.get("pfc"))
+        pfc = existing.get("pfc", {})
         wanted = self.wanted.ports[port].pfc
         paused = self.reader.paused(port, pfc)
         drop: Config = {}
@@ -281,7 +267,7 @@ class _Change:
         lacking: Config = {}
         for kind, key, _value, _option in _BOUND:
             for wanted_map in self.want.get("sonic_qos_maps", {}).get(kind, []):
-                name, entries = wanted_map["name"], wanted_map["entries"]
+                name, entries = wanted_map["name"], wanted_map.get("entries", [])
                 if (kind, name) not in self.new:
                     continue
                 existing = self.reader.by_key(kind, name, key)
@@ -291,7 +277,7 @@ class _Change:
                     extra.setdefault(kind, []).append(
                         {"name": name, "entries": [{key: existing[key_value][key]} for key_value in unwanted]}
                     )
-                if missing:
+                if missing or name not in self.reader.maps[kind]:
                     lacking.setdefault(kind, []).append({"name": name, "entries": missing})
         return extra, lacking
 
@@ -310,13 +296,12 @@ class _Change:
         for policy in self.objects("sonic_qos_scheduler", self.reader.schedulers):
             wanted = {
                 wanted_queue["sequence"]: wanted_queue.get("scheduler_type", "dwrr")
-                for wanted_queue in policy["schedulers"]
+                for wanted_queue in policy.get("schedulers", [])
             }
-            existing = self.reader.schedulers.get(policy["name"], {}).get("schedulers")
             unwanted = [
                 {"sequence": queue["sequence"]}
-                for queue in self.reader.entries("sonic_qos_scheduler", policy["name"], existing)
-                if queue.get("sequence") in range(CLASSES)
+                for queue in self.reader.schedulers.get(policy["name"], {}).get("schedulers", [])
+                if queue["sequence"] in range(CLASSES)
                 and wanted.get(queue["sequence"]) != queue.get("scheduler_type", "dwrr")
             ]
             if unwanted:
@@ -330,12 +315,12 @@ class _Change:
             if self.reader.mtus.get(interface["name"], {}).get("mtu") != interface["mtu"]
         ]
 
-    def record_uses(self, port: str, interface: Config) -> None:
+    def record_uses(self, interface: Config) -> None:
         """Record the objects that a port outside the plan uses."""
-        bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", interface.get("qos_maps"))
+        bound = interface.get("qos_maps", {})
         self.used |= {(kind, str(bound.get(option))) for kind, _key, _value, option in (*_BOUND, PFC_GROUP_MAP)}
         self.used.add(("scheduler", str(interface.get("scheduler_policy"))))
-        for queue in self.reader.entries("sonic_qos_interfaces", f"{port} queues", interface.get("queues")):
+        for queue in interface.get("queues", []):
             self.used.add(("wred", str(queue.get("wred_profile"))))
 
     def leftovers(self) -> Iterator[tuple[str, Any]]:

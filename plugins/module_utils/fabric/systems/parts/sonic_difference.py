@@ -5,11 +5,13 @@
 No headroom is removed while its priority pauses: a patch before all others ends the PFC of each priority whose group
 one of them removes. The last patch sets it again where the target has it, together with the group: an image sets its
 own profile for the group whenever ``pfc_enable`` changes. Until then the class can lose packets.
+
+Keys that overlap with a new one ("3-4" with "3", "Ethernet0,Ethernet4" with "Ethernet0") are removed in a patch before
+the last, because the updater does not know that they must be removed first. Until then their ports lack what they set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_buffers import COMPUTED
@@ -26,17 +28,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 
 # In the order of references: tables that others refer to come first.
 SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
+BY_NUMBER = ("BUFFER_PG", "BUFFER_QUEUE", "QUEUE")  # tables whose keys have ports and numbers
+BY_PORT = ("PORT_QOS_MAP", "PFC_WD")
 OF_PORTS = ("PORT", "CABLE_LENGTH", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
 
 
-def difference(
-    running: ConfigDb, target: dict[str, Any], removed_first: Collection[tuple[str, str]]
-) -> list[list[dict[str, Any]]]:
+def difference(running: ConfigDb, target: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """Return the patches from ``running`` to the tables ``target``, in order.
 
     The first ends the PFC of priorities whose headroom is removed, even if it is then added again; the next removes the
-    entries in ``removed_first``.
+    keys that overlap with new ones.
     """
+    removed_first = _overlapping(running, running.with_tables(target))
     unpaused = _unpaused(running, running.with_tables(target))
     maps = {**running.table("PORT_QOS_MAP"), **unpaused}
     now = {**running.tables, "PORT_QOS_MAP": maps} if unpaused else running.tables
@@ -77,6 +80,26 @@ def _unpaused(running: ConfigDb, target: ConfigDb) -> dict[str, Entry]:
         if kept != pfc:
             entries[key] = {**entry, "pfc_enable": ",".join(kept)}
     return entries
+
+
+def _overlapping(now: ConfigDb, target: ConfigDb) -> set[tuple[str, str]]:
+    """Return table and key of the entries to remove whose ports and numbers an added entry of another key has."""
+    overlapping = set()
+    for table in (*BY_NUMBER, *BY_PORT):
+        existing, wanted = _cells(now, table), _cells(target, table)
+        added = set().union(*(cells for key, cells in wanted.items() if key not in existing))
+        overlapping |= {(table, key) for key, cells in existing.items() if key not in wanted and cells & added}
+    return overlapping
+
+
+def _cells(db: ConfigDb, table: str) -> dict[str, set[tuple[str, int]]]:
+    """Return the ports, with their queues or groups, that each key stands for."""
+    if table in BY_NUMBER:
+        return {key: {(port, number) for port in ports for number in numbers} for key, ports, numbers in db.rows(table)}
+    cells: dict[str, set[tuple[str, int]]] = {}
+    for port, key in db.by_port(table).items():
+        cells.setdefault(key, set()).add((port, 0))
+    return cells
 
 
 def _has_headroom(db: ConfigDb, key: str) -> bool:

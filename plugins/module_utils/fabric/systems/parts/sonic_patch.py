@@ -9,9 +9,7 @@ Requirements of SONiC's generic config updater for a patch (sonic-utilities, gen
 - The result is valid under the models: no entry refers to a missing one, and a watchdog's times are at least its
   polling interval.
 - The updater orders the steps itself, from the difference of before and after. The operations here are nevertheless in
-  a correct order: referenced entries, then referring ones, and removals in reverse. Keys of several queues that are
-  split are removed in a separate patch before, because the updater does not know that "3-4" must be removed before "3"
-  is added.
+  a correct order: referenced entries, then referring ones, and removals in reverse.
 
 The updater also refuses tables by a list (gcu_field_operation_validators.conf.json). Until early 2026
 (sonic-utilities#4219; #4226 for release 202511) it accepted no new entry of WRED_PROFILE or BUFFER_PROFILE on any
@@ -31,6 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
     COMPUTED,
     EGRESS_LOSSLESS,
     INGRESS_POOL,
+    computes_headroom,
     lossless_refusal,
     read_headroom,
     remedy,
@@ -57,7 +56,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     REWRITING,
     WantedPort,
     hash_fields,
+    paused_ranges,
     priorities_as_groups,
+    range_text,
     refer,
     wanted_port,
 )
@@ -84,7 +85,7 @@ def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
     target = _Target(db, wanted)
     target.build()
     _check(db.with_tables(target.tables), wanted)
-    return difference(db, target.tables, target.parts)
+    return difference(db, target.tables)
 
 
 def _check(result: ConfigDb, wanted: Switch) -> None:
@@ -116,6 +117,7 @@ class _Target:
         }
         self.parts: dict[tuple[str, str], list[str]] = {}  # keys that were split
         self.headrooms: dict[str, Headroom | None] = {}  # by profile
+        self.computes_headroom = computes_headroom(db)
         self.unbuffered = not db.table("BUFFER_POOL")  # the image leaves all buffers to the ASIC's driver
         referring = [
             str(entry[field]).startswith("[")
@@ -153,6 +155,7 @@ class _Target:
         self._polling()
         self._hash()
         self._join_ranges()
+        self._join_paused()
         self._drop_unused()
         for table in (*SHARED, *OF_PORTS):
             if table in self.tables and not self.tables[table]:
@@ -183,13 +186,37 @@ class _Target:
         self.parts.setdefault((table, key), []).append(part)
 
     def _join_ranges(self) -> None:
-        """Restore the original keys if all their parts are unchanged."""
+        """Restore the original keys if all their parts are unchanged and no key of the image would overlap."""
+        groups = {key: (ports, numbers) for key, ports, numbers in self.db.rows("BUFFER_PG")}
         for (table, key), parts in self.parts.items():
             entry = self.db.entry(table, key)
+            if table == "BUFFER_PG" and self._overlaps(*groups[key]):
+                continue
             if all(self.tables[table].get(part) == entry for part in parts):
                 for part in parts:
                     del self.tables[table][part]
                 self.tables[table][key] = entry
+
+    def _overlaps(self, ports: list[str], numbers: range) -> bool:
+        """Return whether the image would add a key that overlaps with the one of these ports and groups."""
+        for port in ports:
+            of_own_key = port in self.wanted.ports and port in self._table("PORT_QOS_MAP")
+            pfc = self.wanted.ports[port].pfc if of_own_key and not self.computes_headroom else ()
+            if not set(pfc).isdisjoint(numbers) and (ports != [port] or numbers not in paused_ranges(pfc)):
+                return True
+        return False
+
+    def _join_paused(self) -> None:
+        """Give groups of priorities that pause the keys that the image would add."""
+        groups = self.tables.get("BUFFER_PG", {})
+        for port, qos in self.wanted.ports.items():
+            for numbers in paused_ranges(qos.pfc):
+                keys = [f"{port}|{number}" for number in numbers]
+                if keys[0] in groups and not self.computes_headroom:
+                    entry = groups[keys[0]]
+                    for key in keys:
+                        groups.pop(key, None)
+                    groups[f"{port}|{range_text(numbers)}"] = entry
 
     def _check_image(self, wanted: WantedPort) -> None:
         refusal = lossless_refusal(self.db) if wanted.lossless_queues else None
@@ -231,8 +258,8 @@ class _Target:
     def _group(self, key: str, profile: str | None, headroom: Headroom | None) -> None:
         """Set the profile of a group. Where no class uses the group, remove its headroom, but keep a lossy buffer.
 
-        Another profile with the same headroom stays: an image sets its own again whenever ``pfc_enable`` changes
-        (sonic-swss, cfgmgr/buffermgr.cpp, doSpeedUpdateTask).
+        Another profile with the same headroom stays, and the image's own is taken where it has the same: an image sets
+        it again whenever ``pfc_enable`` changes (``paused_ranges``).
         """
         groups = self._table("BUFFER_PG")
         profiles = self.db.table("BUFFER_PROFILE")
@@ -242,9 +269,17 @@ class _Target:
             groups[key] = {"profile": COMPUTED}
         elif profile is not None:
             if headroom is None or not name or self._headroom(name) != headroom:
+                imaged = self._image_profile(key.split("|")[0])
+                if headroom is not None and imaged in profiles and self._headroom(imaged) == headroom:
+                    profile = refer("BUFFER_PROFILE", imaged, self.brackets)
                 groups[key] = {**groups.get(key, {}), "profile": profile}
         elif is_computed or "xoff" in self.db.entry("BUFFER_PROFILE", name):
             groups.pop(key, None)
+
+    def _image_profile(self, port: str) -> str:
+        """Return the name of the profile that the image gives the lossless groups of a port."""
+        speed, cable = self.db.text("PORT", port, "speed"), self.db.text("CABLE_LENGTH", self.cables, port)
+        return f"pg_lossless_{speed}_{cable}_profile"
 
     def _headroom(self, name: str) -> Headroom | None:
         if name not in self.headrooms:
@@ -326,5 +361,5 @@ def _single_numbers(numbers: range) -> list[str]:
     parts = [str(number) for number in numbers if number < CLASSES]
     high_numbers = [number for number in numbers if number >= CLASSES]
     if high_numbers:
-        parts.append(f"{high_numbers[0]}-{high_numbers[-1]}" if len(high_numbers) > 1 else str(high_numbers[0]))
+        parts.append(range_text(range(high_numbers[0], high_numbers[-1] + 1)))
     return parts

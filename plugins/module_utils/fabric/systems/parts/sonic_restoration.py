@@ -15,9 +15,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
     difference,
 )
 
-BY_NUMBER = ("BUFFER_PG", "BUFFER_QUEUE", "QUEUE")  # tables whose keys have ports and numbers
-BY_PORT = ("PORT_QOS_MAP", "PFC_WD")
-
 
 def restoring_patches(backup_text: str, running_text: str, name: str) -> list[list[dict[str, Any]]]:
     """Return the patches, in the form of ``patches``, from ``running_text`` back to ``backup_text`` in the QoS tables.
@@ -46,30 +43,10 @@ def restoring_patches(backup_text: str, running_text: str, name: str) -> list[li
             entries.setdefault("GLOBAL", existing["GLOBAL"])  # the updater never removes it
         tables[table] = entries
     tables = {table: entries for table, entries in tables.items() if entries or table not in (*SHARED, *OF_PORTS)}
-    return difference(running, tables, _overlapping(running, running.with_tables(tables)))
+    return difference(running, tables)
 
 
 def _with_mtu(port: Entry, former: Entry) -> Entry:
     """Return ``port`` with the MTU of ``former``."""
     without_mtu = {field: value for field, value in port.items() if field != "mtu"}
     return {**without_mtu, "mtu": former["mtu"]} if "mtu" in former else without_mtu
-
-
-def _overlapping(now: ConfigDb, target: ConfigDb) -> set[tuple[str, str]]:
-    """Return table and key of the entries to remove whose ports and numbers an added entry of another key has."""
-    overlapping = set()
-    for table in (*BY_NUMBER, *BY_PORT):
-        existing, wanted = _cells(now, table), _cells(target, table)
-        added = set().union(*(cells for key, cells in wanted.items() if key not in existing))
-        overlapping |= {(table, key) for key, cells in existing.items() if key not in wanted and cells & added}
-    return overlapping
-
-
-def _cells(db: ConfigDb, table: str) -> dict[str, set[tuple[str, int]]]:
-    """Return the ports, with their queues or groups, that each key stands for."""
-    if table in BY_NUMBER:
-        return {key: {(port, number) for port in ports for number in numbers} for key, ports, numbers in db.rows(table)}
-    cells: dict[str, set[tuple[str, int]]] = {}
-    for port, key in db.by_port(table).items():
-        cells.setdefault(key, set()).add((port, 0))
-    return cells

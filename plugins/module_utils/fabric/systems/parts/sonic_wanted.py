@@ -67,7 +67,7 @@ class WantedPort:
     """One port's part of each table, and the profiles and maps that it refers to, as ``(table, name) -> entry``.
 
     ``queues`` and ``groups`` are by number. A group's profile is its own, COMPUTED or INGRESS_LOSSY. ``cable``: the
-    length from which the image computes headroom. ``lossless_queues`` are the queues that a priority with PFC uses.
+    length from which the image computes headroom. ``lossless_queues`` are those of priorities with PFC or headroom.
     """
 
     shared: dict[tuple[str, str], Entry]
@@ -120,7 +120,9 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
         elif number in qos.class_to_priority and number not in qos.pfc:
             groups[number] = refer("BUFFER_PROFILE", INGRESS_LOSSY, brackets)
     lossless = frozenset(
-        queue for queue in (qos.priority_to_queue[priority] for priority in qos.pfc) if queue is not None
+        queue
+        for priority, queue in enumerate(qos.priority_to_queue)
+        if queue is not None and (priority in qos.pfc or qos.headroom[priority] is not None)
     )
     watchdog = None if qos.watchdog is None else _watchdog(qos.watchdog)
     mtu = None if qos.ip_mtu_bytes is None else str(qos.ip_mtu_bytes)
@@ -134,6 +136,26 @@ def priorities_as_groups(brackets: bool) -> tuple[str, str, Entry]:
     entry = _map(tuple(range(CLASSES)))
     name = name_from_content(_SHORT[PFC_TO_PG_TABLE], entry)
     return refer(PFC_TO_PG_TABLE, name, brackets), name, entry
+
+
+def paused_ranges(pfc: tuple[int, ...]) -> list[range]:
+    """Return the ranges of adjacent priorities that pause, each of which has one key of BUFFER_PG.
+
+    An image adds just these keys whenever ``pfc_enable`` changes or a port comes up, and removes none (sonic-swss
+    029506c5ad, cfgmgr/buffermgr.cpp, doSpeedUpdateTask). Any other key with one of their groups would then overlap.
+    """
+    ranges: list[range] = []
+    for priority in pfc:
+        if ranges and ranges[-1].stop == priority:
+            ranges[-1] = range(ranges[-1].start, priority + 1)
+        else:
+            ranges.append(range(priority, priority + 1))
+    return ranges
+
+
+def range_text(numbers: range) -> str:
+    """Return a range of queues or groups as keys have it: "3", "3-4"."""
+    return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
 def refer(table: str, name: str, brackets: bool) -> str:

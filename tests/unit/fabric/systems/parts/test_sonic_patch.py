@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -116,12 +117,50 @@ def test_our_settings_are_removed_only_from_a_port_that_is_no_longer_wanted():
         assert all(config[table][key] == after[table][key] for key in of_port)
 
 
-def test_one_port_is_removed_from_a_key_of_several_ports():
+def test_keys_of_several_ports_are_split_and_the_other_ports_keep_their_settings():
     config = with_brackets(default_config())
+    config["PFC_WD"] = {",".join(PORTS): config["PFC_WD"]["Ethernet0"], "GLOBAL": config["PFC_WD"]["GLOBAL"]}
     wanted = replace(switch("sonic", ["Ethernet0"]), ecmp_fields=None)
     after = apply(config, wanted)
-    original = sonic.parse(json.dumps(config), "leaf1")
-    assert sonic.parse(json.dumps(after), "leaf1").ports["Ethernet8"] == original.ports["Ethernet8"]
+    ports, former = (sonic.parse(json.dumps(each), "leaf1").ports for each in (after, config))
+    assert [ports[port] for port in PORTS[1:]] == [former[port] for port in PORTS[1:]]
+    text = sonic.remediation(json.dumps(config), wanted)
+    words = [word for pattern, word in sonic.SONIC.interruptions.items() if re.search(pattern, text)]
+    assert any("ports that share a key" in word for word in words)
+    back = sonic.restoration(json.dumps(config), json.dumps(after), "leaf1")
+    assert check_steps(after, [json.loads(one) for one in back.split("\n\n")]) == config
+
+
+TWO = {
+    "classes": {
+        "roce": {"bandwidth_percent": 40},
+        "storage": {"dscp": 34, "traffic_class": 4, "bandwidth_percent": 20},
+    }
+}
+
+
+@pytest.mark.parametrize("form", [default_config, lambda: with_brackets(default_config())], ids=["new", "old"])
+def test_groups_have_the_keys_that_the_image_adds_when_pfc_changes(form):
+    """One of two adjacent priorities ends its pauses before it loses its headroom, as in a stage of a run."""
+    wanted = replace(switch("sonic", list(PORTS), TWO), ecmp_fields=None)
+    both = apply(form(), wanted)
+    assert "Ethernet0|3-4" in both["BUFFER_PG"]
+    reduced = replace(wanted, ports={port: replace(qos, pfc=(3,)) for port, qos in wanted.ports.items()})
+    one = apply(both, reduced)
+    assert {"Ethernet0|3", "Ethernet0|4"} <= one["BUFFER_PG"].keys()
+    assert apply(one, wanted)["BUFFER_PG"] == both["BUFFER_PG"]
+
+
+def test_a_group_gets_the_images_own_profile_where_it_has_the_planned_headroom():
+    config, wanted = default_config(), switch("sonic", list(PORTS))
+    profile = config["BUFFER_PROFILE"].pop("pg_lossless_100000_5m_profile")
+    config["BUFFER_PROFILE"]["pg_lossless_400000_5m_profile"] = {
+        **profile, "size": "19456", "xoff": "38912", "xon": "0", "xon_offset": "19456", "dynamic_th": "0"
+    }  # fmt: skip
+    for port in PORTS:
+        del config["BUFFER_PG"][f"{port}|3-4"]
+        config["PORT_QOS_MAP"][port]["pfc_enable"] = ""
+    assert apply(config, wanted)["BUFFER_PG"]["Ethernet0|3"] == {"profile": "pg_lossless_400000_5m_profile"}
 
 
 def test_rewriting_of_dscps_is_detected_and_turned_off():
