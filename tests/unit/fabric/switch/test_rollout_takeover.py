@@ -262,6 +262,17 @@ def test_published_partitions_are_planned_and_never_mark_an_empty_queue(ingress,
     assert "shared-buffer" not in SYSTEMS["junos"].remediation(running, planned)
 
 
+@pytest.mark.parametrize("threshold", [6, 7, 8, 10])
+def test_pauses_are_planned_for_the_switchs_own_alpha(threshold):
+    alpha = f"set class-of-service shared-buffer ingress buffer-partition lossless dynamic-threshold {threshold}\n"
+    planned = large(f"{parts((66, 24), 66)}{alpha}")
+    ecn = planned.ports["et-0/0/0"].queues[3].ecn
+    pool = Fraction(ASICS["tomahawk5"].buffer_bytes * 66, 100)
+    longest = thresholds.pfc_queue_bytes(pool, 64, 3, threshold - 7)
+    assert thresholds.marked_percent(ecn, longest) >= 20
+    assert thresholds.marked_percent(ecn, longest * Fraction(9, 10)) < 20
+
+
 def test_default_partitions_of_a_large_switch_are_refused_because_an_empty_queue_would_be_marked():
     with refuses("switch leaf1: port et-0/0/0", "partition", "roce_switch_queue_buffer_bytes"):
         large("")
@@ -287,7 +298,7 @@ def test_headroom_of_partitions_is_checked_by_the_least_or_the_users_number():
 @pytest.mark.parametrize(
     "statement",
     [
-        "ingress buffer-partition lossless dynamic-threshold 10",
+        "ingress buffer-partition lossy dynamic-threshold 9",
         "ingress buffer-partition lossless percent 660",
         "ingress percent 50",
         "egress percent 20",
