@@ -217,9 +217,9 @@ class JunosReader:
 
     def mtu(self, port: str) -> int | None:
         """Return the largest IP packet that passes; None where the text has no interfaces."""
-        frame_mtu, header, inner = None, ETHERNET_BYTES, []
+        frame_mtu, header, path = None, ETHERNET_BYTES, f"interfaces {port}"
+        inner: list[int | None] = []
         for line in self.interfaces.get(port, []):
-            path = f"interfaces {port}"
             if line[0] == "mtu":
                 frame_mtu = self.number(line, "mtu", path, 256, 65535)
             elif line[0] in TAGGED_BYTES:

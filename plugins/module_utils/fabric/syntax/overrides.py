@@ -127,7 +127,7 @@ JUNOS = Rules(
     (r"interfaces interface-range \S+ (member|member-range|description) ", None),
     (r"groups \S+ interfaces .*(description|address) ", None),
     (r"(groups \S+ interfaces|interfaces interface-range) .*mtu ", SIZE),
-    (r"(groups \S+ (interfaces|chassis)|interfaces interface-range) .*speed ", RATE),
+    (r"(groups \S+ (interfaces|chassis)|interfaces interface-range) .*(speed|sub-ports) ", RATE),
     (r"groups \S+ class-of-service", QUEUE),
     (r"groups \S+ forwarding-options .*hash-key ", PATH),
     (r"groups \S+ interfaces |interfaces interface-range |groups \S+ .* filter ", CLASS),

@@ -356,7 +356,7 @@ def test_the_chassis_splits_ports_of_both_kinds_of_names(settings, parts, missin
     lines = [f"chassis fpc 0 pic 0 {setting}" for setting in settings]
     others = {port.replace("et-", "xe-"): speed for port, speed in parts.items()}
     assert read(*lines).speeds_gbit_s == {**parts, **others}
-    ports = {name for names in overrides(*lines, effect=LINK).values() for name in names if name.startswith("et-")}
+    ports = {name for override in read(*lines).overrides for name in override.ports if name.startswith("et-")}
     assert ports == ({"et-0/0/2", *SUB_PORTS[missing:]} if missing is not None else set())
 
 

@@ -189,7 +189,8 @@ EXAMPLES = {
             "firewall family inet filter F term T then dscp 0",
         ),
         "filter of a filter": (
-            "set firewall family inet filter G term T filter F\nset firewall family inet filter F term T then policer P\n"
+            "set firewall family inet filter G term T filter F\n"
+            "set firewall family inet filter F term T then policer P\n"
             "set interfaces PORT unit 0 family inet filter input G",
             "firewall family inet filter F term T then policer P",
         ),
