@@ -101,7 +101,8 @@ def _data(link: Model) -> Model:
 
 
 def _has_vlan(vlan: Model, number: int) -> bool:
-    return int(vlan["vlan"]) <= number <= int(vlan.get("vlanEnd", vlan["vlan"]))
+    first = int(vlan["vlan"])
+    return first <= number <= int(vlan.get("vlanEnd") or first)
 
 
 def _all_ports_below(names: Collection[str], lower: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -94,8 +94,8 @@ class Script:
         if action == "del":
             return
         entry["kind"] = words.pop(0)
-        read = {"ets": _ets_words, "pfifo": _pfifo_words, "red": _red_words}.get(entry["kind"], lambda _words: {})
-        entry["options"] = read(words)
+        readers = {"ets": _ets_words, "pfifo": _pfifo_words, "red": _red_words}
+        entry["options"] = readers[entry["kind"]](words) if entry["kind"] in readers else {}
         qdiscs.append(entry)
 
     def filter(self, dev: str, action: str, words: list[str]) -> None:
