@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Each object of a Junos configuration is read, line by line, up to the limits of its numbers."""
+"""Each object of a Junos configuration is read, line by line, up to the limits of its numbers.
+
+One file because all its cases are lines that are added to the same base.
+"""
 
 from __future__ import annotations
 

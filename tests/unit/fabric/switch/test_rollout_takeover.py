@@ -4,6 +4,8 @@
 
 The configurations are written for these tests, after the syntax of the guides: AMD's for Arista and Cisco, Juniper's
 configlet for DCQCN, SONiC's default, and NVIDIA's ``nv set qos roce``.
+
+One file because all its cases begin with the configurations of the vendors' guides.
 """
 
 from __future__ import annotations
