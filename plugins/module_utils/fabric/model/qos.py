@@ -69,11 +69,13 @@ class BufferShares:
     """The parts into which a system divides the ingress buffer, in percent.
 
     ``lossless_percent``: the pool of lossless packets. It is a share of the whole buffer where headroom has a separate
-    part (``headroom_percent``), else of what headroom leaves.
+    part (``headroom_percent``), else of what headroom leaves. ``alpha_exponent``: a priority pauses when it uses more
+    than 2^``alpha_exponent`` times the free part of the pool; None: the ASIC's.
     """
 
     lossless_percent: int
     headroom_percent: int | None = None
+    alpha_exponent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,14 @@ class Override:
     """A statement that can change what packets get, in a way that no field of PortQos shows.
 
     ``statement``: as in the configuration. ``effect``: what it can change, a word of syntax/overrides.py. ``ports``:
-    the ports or port channels that it concerns; empty for the whole switch.
+    the ports or port channels that it concerns; empty for the whole switch. ``ip_mtu_bytes``: the largest IP packet
+    that it lets pass, of a statement that only concerns larger ones.
     """
 
     statement: str
     effect: str
     ports: tuple[str, ...] = ()
+    ip_mtu_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,8 @@ class Switch:
 
     ``speeds_gbit_s``: of each port; of a switch as read, where a speed is configured. Only read, never wanted or
     compared: ``overrides``; ``lags``: the members of each port channel; ``lag_ip_mtu_bytes``: the largest IP packet
-    that each port channel lets pass, where it is known.
+    that each port channel lets pass, where it is known; ``lag_fields``: those of ECMP_FIELDS by which a port channel
+    spreads packets over its members, where the system has a hash of its own for it.
     """
 
     name: str
@@ -181,6 +186,7 @@ class Switch:
     speeds_gbit_s: Mapping[str, float] = field(default_factory=dict, compare=False)
     lags: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     lag_ip_mtu_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
+    lag_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     buffers: Buffers | None = field(default=None, compare=False)
     least_xoff_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
 

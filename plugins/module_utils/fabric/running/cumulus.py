@@ -30,7 +30,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
     BUFFER,
     CUMULUS,
+    LINK,
     QUEUE,
+    SIZE,
     statements,
 )
 
@@ -46,6 +48,7 @@ SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
 # it leaves (NVUE reference, "nv set qos remark").
 REWRITING = "remark"
 INDEXED = {"dscp": DSCPS, "pcp": CLASSES, "traffic-class": CLASSES, "switch-priority": CLASSES}
+ECMP_HASH, LAG_HASH = "ecmp-hash", "lag-hash"  # sections of system forwarding
 ECMP = {  # ECMP_FIELDS -> NVUE
     "destination_ip": "destination-ip",
     "destination_port": "destination-port",
@@ -58,9 +61,12 @@ ALPHAS = {
 }
 ON, OFF = ("on", "enable", "enabled", "true"), ("off", "disable", "disabled", "false")
 SPEED = re.compile(r"(\d+)G")
+BREAKOUT = re.compile(r"(\d+)x(?:(\d+)G)?")  # "4x", earlier "4x100G"
+PARTS = 8  # into which a port can be split: its lanes
 # The sections with statements that can change what packets get, of the switch and of an interface.
 CHANGING = {"": ("nve", "qos", "system"), "interface": ("link", "qos", "storm-control")}
 PORT = re.compile(r"swp\d+(s\d+)?")
+SVI = re.compile(r"vlan(\d+)")
 RANGE = re.compile(r"(.*?)(\d+)-(\d+)")
 MOST_IN_A_RANGE = 4096
 POLLING_MS = (100, 5000)  # nv list-commands: qos pfc-watchdog polling-interval 100-5000, robustness 1-1000
@@ -255,8 +261,8 @@ class NvueReader:
             for port in names_of(key, f"{self.place}: interface {key}"):
                 for override in unread:
                     overrides.setdefault(override, []).append(port)
-                for members, _settings in items(self.below(settings, "bond").get("member"), f"{self.place}: bond"):
-                    lags[port] = (*lags.get(port, ()), *names_of(members, f"{self.place}: bond"))
+                if members := self.members(settings):
+                    lags[port] = (*lags.get(port, ()), *members)
                 if "bond" in settings and "mtu" in self.below(settings, "link"):
                     lag_ip_mtu_bytes[port] = self.mtu(settings, f"interface {key}")
                 if port in interfaces:
@@ -269,19 +275,78 @@ class NvueReader:
             if own and any(own != interfaces.get(member, {}).get("qos") for member in ports_of_lag):
                 overrides[f"interface {lag} qos", QUEUE] = [lag]
         links = {port: self.below(settings, "link", place=f"interface {port}") for port, settings in interfaces.items()}
-        speeds = {port: SPEED.fullmatch(str(link.get("speed"))) for port, link in links.items()}
+        matches = {port: SPEED.fullmatch(str(link.get("speed"))) for port, link in links.items()}
+        speeds = {port: int(match[1]) for port, match in matches.items() if match}
+        breakouts = [
+            (port, mode) for port, link in links.items() for mode, _lanes in items(link.get("breakout"), self.place)
+        ]
+        for port, mode in breakouts:
+            speeds.update(_speeds_of_parts(port, mode))
         return Switch(
             self.name,
             SYSTEM,
             ports,
-            self.ecmp(),
+            self.hashed(ECMP_HASH),
             overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in overrides.items())
             + tuple(Override(text, effect) for text, effect in self.unread(self.tree))
-            + tuple(self.pools_unlike({priority for port in ports.values() for priority in port.pfc})),
-            speeds_gbit_s={port: int(match[1]) for port, match in speeds.items() if match},
+            + tuple(self.pools_unlike({priority for port in ports.values() for priority in port.pfc}))
+            + tuple(_missing_ports(port, mode) for port, mode in breakouts)
+            + tuple(self.upper_mtus()),
+            speeds_gbit_s=speeds,
             lags=lags,
             lag_ip_mtu_bytes=lag_ip_mtu_bytes,
+            lag_fields=dict.fromkeys(lags, self.hashed(LAG_HASH)),
         )
+
+    def members(self, settings: Tree) -> list[str]:
+        """Return the members of a bond."""
+        members = self.below(settings, "bond").get("member")
+        return [name for key, _value in items(members, f"{self.place}: bond") for name in names_of(key, self.place)]
+
+    def upper_mtus(self) -> Iterator[Override]:
+        """Yield the MTUs of interfaces above ports (swp1.10, vlan10, br_default), each with the ports below it."""
+        vlans_by_domain: dict[str, dict[str, set[str]]] = {}  # domain -> port -> its VLANs; "all" for the domain's
+        upper: dict[str, Tree] = {}
+        for key, value in items(self.tree.get("interface"), f"{self.place}: interface"):
+            settings = dict(items(value, f"{self.place}: interface {key}"))
+            domains = self.below(settings, "bridge", "domain", place=f"interface {key}")
+            mtu = self.below(settings, "link", place=f"interface {key}").get("mtu")
+            for name in names_of(key, f"{self.place}: interface {key}"):
+                for domain in domains:
+                    vlans = self.vlans(self.below(domains, domain, place=f"interface {key} bridge domain"))
+                    vlans_by_domain.setdefault(domain, {})[name] = vlans
+                if mtu is not None and not PORT.fullmatch(name) and "bond" not in settings:
+                    upper[name] = settings
+        bridged = {port: vlans for ports in vlans_by_domain.values() for port, vlans in ports.items()}
+        for name, settings in upper.items():
+            base, vlan = str(settings.get("base-interface", name.rpartition(".")[0])), SVI.fullmatch(name)
+            number = str(settings.get("vlan", vlan[1] if vlan else ""))
+            if name in vlans_by_domain:
+                ports = tuple(vlans_by_domain[name])
+            elif vlan or settings.get("type") == "svi":
+                in_domain = vlans_by_domain.get(base, bridged)
+                ports = tuple(port for port, vlans in in_domain.items() if vlans & {number, "all"})
+            else:
+                ports = (base,) if base else ()
+            mtu = self.mtu(settings, f"interface {name}")
+            if ports:
+                yield Override(f"interface {name} link mtu {mtu}", SIZE, ports, mtu)
+        vxlan = self.below(self.tree, "nve", "vxlan")
+        if bridged and "mtu" in vxlan:
+            mtu = self.number(vxlan, "mtu", "nve vxlan", 1, 65535)
+            yield Override(f"nve vxlan mtu {mtu}", SIZE, tuple(bridged), mtu)
+
+    def vlans(self, settings: Tree) -> set[str]:
+        """Return the VLANs of a port in a bridge; "all" for those of the bridge."""
+        if "access" in settings:
+            return {str(settings["access"])}
+        if "vlan" not in settings:
+            return {"all"}
+        ranges = [key for key, _value in items(settings["vlan"], self.place)]
+        return {
+            str(settings.get("untagged", "1")),
+            *(name for key in ranges for name in names_of(key.replace(" ", ""), self.place)),
+        }
 
     def unread(self, node: Any, path: str = "") -> list[tuple[str, str]]:
         """Return the statements of the switch or of an interface that are not read, with what they can change."""
@@ -298,10 +363,10 @@ class NvueReader:
                     unread.append((statement, effect))
         return unread
 
-    def ecmp(self) -> tuple[str, ...]:
-        """Return the fields that the hash has: each is on where it is not set. Source: ``systems.cumulus``."""
-        hash_settings = self.below(self.tree, "system", "forwarding", "ecmp-hash")
-        path = "system forwarding ecmp-hash"
+    def hashed(self, section: str) -> tuple[str, ...]:
+        """Return the fields that a hash has: each is on where it is not set. Source: ``systems.cumulus``."""
+        hash_settings = self.below(self.tree, "system", "forwarding", section)
+        path = f"system forwarding {section}"
         return tuple(
             sorted(field for field, key in ECMP.items() if self.is_on(hash_settings.get(key, "on"), f"{path} {key}"))
         )
@@ -461,3 +526,23 @@ class NvueReader:
 def _picked(settings: Tree) -> Tree:
     """Return the relevant part of an interface's settings, as a copy to which a later range may add."""
     return {key: copy.deepcopy(settings[key]) for key in ("qos", "link") if key in settings}
+
+
+def _speeds_of_parts(port: str, mode: str) -> dict[str, int]:
+    """Return the speed of each part of a port, where its breakout names it ("4x100G")."""
+    match = BREAKOUT.fullmatch(mode)
+    parts = int(match[1]) if match and match[2] else 0
+    names = [f"{port}s{number}" for number in range(parts)] if parts > 1 else [port][:parts]
+    return {name: int(match[2]) for name in names} if match else {}
+
+
+def _missing_ports(port: str, mode: str) -> Override:
+    """Return what a breakout leaves without a port: the port itself, and the parts beyond its number.
+
+    Other modes ("disabled", "loopback") leave none.
+    """
+    match = BREAKOUT.fullmatch(mode)
+    parts = int(match[1]) if match else 0
+    names = [port] if parts != 1 else []
+    names += [f"{port}s{number}" for number in range(parts if parts > 1 else 0, PARTS)]
+    return Override(f"interface {port} link breakout {mode}", LINK, tuple(names))

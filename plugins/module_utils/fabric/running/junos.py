@@ -24,7 +24,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
     CABLE_M,
     CLASS,
+    ETHERNET_BYTES,
     MACRO,
+    MTU_BYTES,
     Line,
     Profile,
     effective,
@@ -42,11 +44,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overr
 
 SYSTEM = "junos"
 PORT = re.compile(r"(?:et|xe|ge|mge)-\d+/\d+/\d+(?::\d+)?")
-ETHERNET_BYTES = 14
 TAGGED_BYTES = {"vlan-tagging": 18, "flexible-vlan-tagging": 22}
 DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without output
 POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200
-MRU_BYTES, MTU_BYTES = 2500, 1500  # the defaults; the MTU is the IP packet's
+MRU_BYTES = 2500  # the default
 ALIASES = {"be": 0, "ef": 46, "nc1": 48, "nc2": 56, **{f"cs{number}": 8 * number for number in range(1, 8)}}
 ALIASES.update({f"af{tier}{drop}": 8 * tier + 2 * drop for tier in range(1, 5) for drop in range(1, 4)})
 
@@ -172,7 +173,7 @@ class JunosReader:
             port_qos,
             hashed_fields(self.lines),
             self.buffer,
-            overrides=(*overrides(self.lines, self.attached), *self.no_headroom()),
+            overrides=(*overrides(self.lines, self.interfaces, self.attached), *self.no_headroom()),
             speeds_gbit_s=speeds_gbit_s(self.lines),
             lags=lags(self.lines),
             lag_ip_mtu_bytes={lag: self.mtu(lag) or MTU_BYTES for lag in lags(self.lines)},
@@ -215,19 +216,18 @@ class JunosReader:
             yield Override(f"{path} input: mru {mru} is less than the port's mtu", BUFFER, tuple(ports))
 
     def mtu(self, port: str) -> int | None:
-        frame_mtu, header = None, ETHERNET_BYTES
-        inner = []
+        """Return the largest IP packet that passes; None where the text has no interfaces."""
+        frame_mtu, header, path = None, ETHERNET_BYTES, f"interfaces {port}"
+        inner: list[int | None] = []
         for line in self.interfaces.get(port, []):
-            path = f"interfaces {port}"
             if line[0] == "mtu":
                 frame_mtu = self.number(line, "mtu", path, 256, 65535)
             elif line[0] in TAGGED_BYTES:
                 header = TAGGED_BYTES[line[0]]
             elif line[0] == "unit" and line[2:5] in (("family", "inet", "mtu"), ("family", "inet6", "mtu")):
                 inner.append(self.number(line, "mtu", path, 256, 65535))
-        if frame_mtu is None:
-            return None
-        return min([frame_mtu - header, *(inner_mtu for inner_mtu in inner if inner_mtu is not None)])
+        of_port = MTU_BYTES if frame_mtu is None else frame_mtu - header
+        return min([of_port, *filter(None, inner)]) if self.interfaces else None
 
     def forwarding_class(self, name: str, by: str) -> dict[str, Any]:
         if name not in self.classes:

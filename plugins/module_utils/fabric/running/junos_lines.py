@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Watchdog
 
 OURS = "sailloft-"
+ETHERNET_BYTES = 14  # Ethernet's header, which an interface's mtu has and a family's has not
+MTU_BYTES = 1500  # the largest IP packet of an interface without an mtu; see systems/junos.py
 CABLE_M = 100  # the default of a congestion notification profile
 COS = ("class-of-service",)
 MACRO = (*COS, "apply-macro", "sailloft", "queue-buffer-bytes")
@@ -40,6 +43,9 @@ NOT_HASHED = {
         "protocol": "no-next-header",
     },
 }
+
+# Objects with lists whose order has a meaning: a profile's first fill-level has the first drop-probability.
+ORDERED = (*COS, "drop-profiles")
 
 INHERITED = "# inherit\n"  # also in the role's junos/read.yml
 _ANSWER = re.compile(r"<(?:\w+:)?configuration-set[^>]*>(.*\S.*)</(?:\w+:)?configuration-set>", re.DOTALL)
@@ -114,3 +120,27 @@ def rewrites_dscps(line: Line) -> bool:
     """Return true where a line of a port, or of one of its units, rewrites DSCPs of packets that leave."""
     rule = line[2:] if line[0] == "unit" else line
     return rule[:1] == ("rewrite-rules",) and rule[1:2] in (("dscp",), ("dscp-ipv6",), ("inet-precedence",))
+
+
+def in_other_order(lines: Iterable[Line], wanted: Iterable[Line]) -> list[Line]:
+    """Return the paths of objects of ORDERED that exist, but not with the wanted lists in their order.
+
+    They have to be deleted and written whole, because what is added to a list is its last element.
+    """
+    existing = _lists(lines)
+    return [path for path, lists in _lists(wanted).items() if existing.get(path, lists) != lists]
+
+
+def _lists(lines: Iterable[Line]) -> dict[Line, dict[Line, list[str]]]:
+    """Return the lists of each object of ORDERED: by the object's path, and by that of the list."""
+    objects: dict[Line, dict[Line, list[str]]] = {}
+    for line in lines:
+        if line[: len(ORDERED)] == ORDERED:
+            objects.setdefault(line[: len(ORDERED) + 1], {}).setdefault(line[:-1], []).append(line[-1])
+    return objects
+
+
+def without(lines: Iterable[Line], deleted: Iterable[Line]) -> list[Line]:
+    """Return the lines that are left if paths are deleted with all below them."""
+    paths = set(deleted)
+    return [line for line in lines if not any(line[:length] in paths for length in range(1, len(line) + 1))]

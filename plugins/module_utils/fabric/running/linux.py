@@ -32,12 +32,13 @@ FAMILIES = ("ipv4", "ipv6")
 HASH = "net.{}.fib_multipath_hash_{}"
 PROTOCOLS = {"ip": 1, "ipv6": 2}  # protocol -> preference of its filters; a preference has one protocol
 # A script for sh on the machine. It prints what parse reads.
-READING = r"""printf '{"links":'; ip -j link show; printf ',"qdiscs":'; tc -d -j qdisc show; printf ',"filters":{'
+READING = r"""printf '{"links":'; ip -d -j link show; printf ',"qdiscs":'; tc -d -j qdisc show; printf ',"filters":{'
 comma=; for dev in $(ls /sys/class/net); do found=$(tc -j filter show dev "$dev"); printf '%s"%s":%s' "$comma" "$dev" \
 "${found:-[]}"; comma=,; done; printf '},"sysctl":{'; comma=
 for key in net.ipv4.fib_multipath_hash_policy net.ipv4.fib_multipath_hash_fields net.ipv6.fib_multipath_hash_policy \
 net.ipv6.fib_multipath_hash_fields; do printf '%s"%s":"%s"' "$comma" "$key" "$(sysctl -n "$key")"; comma=,; done
-printf '},"nftables":'
+printf '},"vlans":%s' "$(bridge -j vlan show 2>/dev/null || printf null)"
+printf ',"nftables":'
 if command -v nft >/dev/null; then printf '%s' "$(nft -j list ruleset 2>/dev/null || printf null)"
 elif grep -q nf_tables_newrule /proc/kallsyms; then printf null; else printf '{}'; fi
 printf ',"tables":"%s"}\n' "$(cd /proc/net && grep -s . ip_tables_names ip6_tables_names | tr '\n' ' ')"
@@ -61,7 +62,10 @@ def read_model(text: str, name: str) -> Model:
     try:
         links = {link["ifname"]: int(link["mtu"]) for link in reading["links"] if link.get("link_type") != "loopback"}
         flags = {
-            link["ifname"]: ((link.get("flags") or ["UP"]) + (["XDP"] if "xdp" in link else []), link.get("master"))
+            link["ifname"]: (
+                [*(link.get("flags") or ["UP"]), *(["XDP"] if "xdp" in link else []), *_is_member(link)],
+                link.get("master"),
+            )
             for link in reading["links"]
         }
         qdiscs: dict[str, list[Model]] = {}
@@ -76,7 +80,8 @@ def read_model(text: str, name: str) -> Model:
             for dev, listed in reading["filters"].items()
         }
         statements = rules(reading)
-        lower = lower_devices(reading["links"])
+        lower = lower_devices(reading["links"], reading.get("vlans"))
+        kinds = {link["ifname"]: link.get("linkinfo") or {} for link in reading["links"]}
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise FabricError(
             place, f"not in the form that tc and ip print ({error!r})", "read it with the script READING"
@@ -89,7 +94,13 @@ def read_model(text: str, name: str) -> Model:
         "flags": flags,
         "rules": statements,
         "lower": lower,
+        "kinds": kinds,
     }
+
+
+def _is_member(link: Model) -> list[str]:
+    """Return the flag of a member of a bond for one of a team, which has none."""
+    return ["SLAVE"] if (link.get("linkinfo") or {}).get("info_slave_kind") == "team" else []
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,11 +8,12 @@ Sources: ``syntax.overrides``.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import ECMP_FIELDS, Override
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import Model
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINUX
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINUX, SIZE
 
 # Keys of nft's JSON, and names of iptables' extensions: matches of some packets only, by rate, number or chance; what
 # drops a packet; what decides where it goes on; matches of packets that are not UDP.
@@ -22,6 +23,11 @@ RATES = {
 }
 DROPS = {"drop", "reject", "DROP", "REJECT"}
 VERDICTS = {*DROPS, "accept", "return", "jump", "goto", "queue", "ACCEPT", "RETURN"}
+# xmit_hash_policy -> what it hashes of packets that are UDP, as RoCE's are; nothing of them: "layer2", "vlan+srcmac".
+BOND_FIELDS = {
+    **dict.fromkeys(("layer3+4", "encap3+4"), ECMP_FIELDS),
+    **dict.fromkeys(("layer2+3", "encap2+3"), ("destination_ip", "source_ip")),
+}
 OTHERS = {"icmp", "icmpv6", "ipv6-icmp", "igmp", "sctp", "tcp"}
 
 
@@ -40,16 +46,38 @@ def overrides(model: Model) -> tuple[Override, ...]:
         for filter_entry in listed
         for action in filter_entry["options"].get("actions", ())
     ]
+    kinds = model.get("kinds", {})
+    for lag in bonds:
+        kind = kinds.get(lag, {})
+        statements.append((f"{kind.get('info_kind')} {kind.get('info_data', {}).get('mode', '')}".strip(), (lag,)))
     statements += model.get("rules", [])
-    return tuple(
-        Override(text, effect, tuple(dict.fromkeys(name for port in ports for name in _ports_below(port, lower))))
-        for text, ports in dict.fromkeys(statements)
-        if (effect := LINUX.effect(text))
-    )
+    seen = [
+        Override(text, effect, ports) for text, ports in dict.fromkeys(statements) if (effect := LINUX.effect(text))
+    ]
+    for name in lower:  # a tunnel's packets are others than those of the ports below
+        if name not in bonds and kinds.get(name, {}).get("info_kind") in (None, "bridge", "team", "vlan"):
+            mtu = model["links"][name]
+            seen.append(Override(f"link {name} mtu {mtu}", SIZE, (name,), mtu))
+    placed = [replace(override, ports=_all_ports_below(override.ports, lower)) for override in seen]
+    return tuple(after for before, after in zip(seen, placed) if after.ports or not before.ports)
 
 
-def lower_devices(links: list[Model]) -> dict[str, tuple[str, ...]]:
-    """Return the devices whose packets a bridge, a bond or a VLAN's device has, by its name ("vlan10": "br0")."""
+def hashed_fields(model: Model) -> dict[str, tuple[str, ...]]:
+    """Return the fields by which each bond spreads packets, in a mode with a hash (kernel, networking/bonding)."""
+    kinds = model.get("kinds", {})
+    data = {lag: kinds.get(lag, {}).get("info_data", {}) for lag in lags(model)}
+    return {
+        lag: BOND_FIELDS.get(str(settings.get("xmit_hash_policy")), ())
+        for lag, settings in data.items()
+        if settings.get("mode") in ("802.3ad", "balance-xor")
+    }
+
+
+def lower_devices(links: list[Model], vlans: list[Model] | None) -> dict[str, tuple[str, ...]]:
+    """Return the devices whose packets a bridge, a bond or a VLAN's device has, by its name ("vlan10": "br0").
+
+    ``vlans``: those of a bridge's ports, as ``bridge -j vlan show`` prints them; None where they are not known.
+    """
     links_by_name = {link["ifname"]: link for link in links}
     lower: dict[str, tuple[str, ...]] = {}
     for name, link in links_by_name.items():
@@ -58,13 +86,35 @@ def lower_devices(links: list[Model]) -> dict[str, tuple[str, ...]]:
         base = link.get("link", "")
         if base in links_by_name and links_by_name[base].get("link") != name:  # not the other end of a veth
             lower[name] = (*lower.get(name, ()), base)
+    for name, link in links_by_name.items():
+        number = _data(link).get("id")
+        bridge = links_by_name.get(link.get("link", ""), {})
+        if number is not None and vlans is not None and _data(bridge).get("vlan_filtering"):
+            carrying = [port["ifname"] for port in vlans if any(_has_vlan(vlan, number) for vlan in port["vlans"])]
+            lower[name] = tuple(port for port in lower.get(bridge["ifname"], ()) if port in carrying)
     return lower
 
 
+def _data(link: Model) -> Model:
+    data: Model = (link.get("linkinfo") or {}).get("info_data") or {}
+    return data
+
+
+def _has_vlan(vlan: Model, number: int) -> bool:
+    first = int(vlan["vlan"])
+    return first <= number <= int(vlan.get("vlanEnd") or first)
+
+
+def _all_ports_below(names: Collection[str], lower: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(port for name in names for port in _ports_below(name, lower)))
+
+
 def _ports_below(name: str, lower: Mapping[str, tuple[str, ...]], above: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the ports by which the packets of a device pass; the device itself if it has none below."""
-    below = [device for device in lower.get(name, ()) if device not in above]
-    return tuple(port for device in below for port in _ports_below(device, lower, (*above, name))) or (name,)
+    """Return the ports by which the packets of a device pass; the device itself where it is a port."""
+    if name not in lower:
+        return (name,)
+    below = [device for device in lower[name] if device not in above]
+    return tuple(port for device in below for port in _ports_below(device, lower, (*above, name)))
 
 
 def _states(flags: list[str]) -> list[str]:
@@ -84,8 +134,15 @@ def rules(reading: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
     if nftables is None:
         return [*statements, ("nftables: not read, because the command nft is missing", ())]
     entries = nftables.get("nftables", [])
+    maps = {
+        (verdict_map["family"], verdict_map["table"], f"@{verdict_map['name']}"): verdict_map.get("elem", [])
+        for verdict_map in [entry["map"] for entry in entries if "map" in entry]
+    }
     rules_by_chain: dict[tuple[str, ...], list[Model]] = {}
     for rule in [entry["rule"] for entry in entries if "rule" in entry]:
+        named_maps = [str(vmap.get("data")) for vmap in _values(rule["expr"], ("vmap",))]
+        elements = [maps.get((rule["family"], rule["table"], name), []) for name in named_maps]
+        rule = {**rule, "expr": [*rule["expr"], *({"elem": listed} for listed in elements)]}
         if not any(_is_of_others(part.get("match", {})) for part in rule["expr"]):
             rules_by_chain.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(rule)
     for chain in [entry["chain"] for entry in entries if "hook" in entry.get("chain", {})]:

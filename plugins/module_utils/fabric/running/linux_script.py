@@ -12,6 +12,7 @@ PRIORITIES = 16  # TC_PRIO_MAX + 1
 RED_FLAGS = ("ecn", "harddrop", "adaptive", "nodrop")
 COMPARED = {  # the options that make a difference, by kind of qdisc
     "ets": ("bands", "strict", "quanta", "priomap"),
+    "pfifo": ("limit",),
     "red": ("limit", "min", "max", "probability", "ewma", *RED_FLAGS),
 }
 
@@ -93,7 +94,8 @@ class Script:
         if action == "del":
             return
         entry["kind"] = words.pop(0)
-        entry["options"] = {"ets": _ets_words, "red": _red_words}.get(entry["kind"], lambda _words: {})(words)
+        readers = {"ets": _ets_words, "pfifo": _pfifo_words, "red": _red_words}
+        entry["options"] = readers[entry["kind"]](words) if entry["kind"] in readers else {}
         qdiscs.append(entry)
 
     def filter(self, dev: str, action: str, words: list[str]) -> None:
@@ -138,6 +140,10 @@ def _ets_words(words: list[str]) -> Model:
         "quanta": quanta,
         "priomap": [*priomap, *[bands - 1] * (PRIORITIES - len(priomap))],
     }
+
+
+def _pfifo_words(words: list[str]) -> Model:
+    return {"limit": int(words[words.index("limit") + 1])} if "limit" in words else {}
 
 
 def _red_words(words: list[str]) -> Model:

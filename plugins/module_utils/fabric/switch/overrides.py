@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK
@@ -20,7 +21,10 @@ MEMBERS, MEMBER_UNKNOWN = (
     "packets also take ports that were not checked",
 )
 LAG_MTU = "the port channel lets pass what its members let pass"
-
+UPPER_MTU = "an interface above the port (a unit, a VLAN, a bridge) lets pass what the port lets pass"
+TOO_LARGE = "larger packets are dropped"
+LAG_HASH = "the port channel spreads packets by the fields of the policy"
+ONE_MEMBER = "many flows can take one member, and the others are idle"
 
 _ROUTED = re.compile(r"(?i)vlan|irb$")  # interfaces between VLANs, whose packets pass by any port
 
@@ -31,9 +35,9 @@ def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, float]) -> Iterator[O
         members = dict.fromkeys(member for port in override.ports for member in seen.lags.get(port, (port,)))
         ports = tuple(port for port in members if port in speeds_gbit_s)
         if any(map(_ROUTED.match, members)) and override.effect != LINK:
-            yield Override(override.statement, override.effect)
+            yield replace(override, ports=())
         elif ports or not override.ports:
-            yield Override(override.statement, override.effect, ports)
+            yield replace(override, ports=ports)
 
 
 def problems(
@@ -46,6 +50,11 @@ def problems(
     if wanted is not None and seen.buffers is not None and seen.buffers.computed_xoff_bytes is not None:
         yield from _computed_headroom(seen.buffers.computed_xoff_bytes, wanted)
     for override in overrides_of(seen, speeds_gbit_s):
+        if override.ip_mtu_bytes is not None:
+            least = _ip_mtu_bytes(wanted, override.ports)
+            if override.ip_mtu_bytes < least:
+                yield override.ports, UPPER_MTU, f"IP packets of {least} bytes", override.statement, TOO_LARGE
+            continue
         yield (
             override.ports,
             OVERRIDDEN.format(override.effect),
@@ -61,10 +70,18 @@ def problems(
         others = [member for member in members if member not in speeds_gbit_s]
         if known and others:
             yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
-        planned = [wanted.ports[member].ip_mtu_bytes or 0 for member in known] if wanted is not None else []
-        mtu, least = seen.lag_ip_mtu_bytes.get(lag), max(planned, default=0)
+        mtu, least = seen.lag_ip_mtu_bytes.get(lag), _ip_mtu_bytes(wanted, known) if known else 0
         if mtu is not None and mtu < least:
-            yield known, LAG_MTU, f"IP packets of {least} bytes", f"{lag} mtu {mtu}", "larger packets are dropped"
+            yield known, LAG_MTU, f"IP packets of {least} bytes", f"{lag} mtu {mtu}", TOO_LARGE
+        hashed, needed = seen.lag_fields.get(lag), (wanted.ecmp_fields if wanted is not None else None) or ()
+        if known and hashed is not None and not set(needed) <= set(hashed):
+            yield known, LAG_HASH, ", ".join(needed), f"{lag}: {', '.join(hashed) or 'none'}", ONE_MEMBER
+
+
+def _ip_mtu_bytes(wanted: Switch | None, ports: Iterable[str]) -> int:
+    """Return the largest IP packet that a planned switch lets pass by some ports, or by any; 0 without a plan."""
+    planned = wanted.ports if wanted is not None else {}
+    return max((planned[port].ip_mtu_bytes or 0 for port in ports or planned if port in planned), default=0)
 
 
 def _computed_headroom(

@@ -120,7 +120,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
             free,
             len(spec.ports),
             len(policy.classes) + 2,  # plus CNP, and all other traffic
-            _alpha_exponent(asic, headrooms, subject),
+            _alpha_exponent(asic, headrooms, configured or cut, subject),
         )
     qos_of_line: dict[SpeedAndCable, PortQos] = {}
     for line, name in lines.items():
@@ -198,7 +198,11 @@ def _shares(
     return None, BufferShares(*(-(-100 * size // asic.buffer_bytes) for size in bytes_of_parts))
 
 
-def _alpha_exponent(asic: Asic, headrooms: Mapping[SpeedAndCable, Headroom], subject: str) -> int:
+def _alpha_exponent(
+    asic: Asic, headrooms: Mapping[SpeedAndCable, Headroom], shares: BufferShares | None, subject: str
+) -> int:
+    if shares is not None and shares.alpha_exponent is not None:
+        return shares.alpha_exponent
     if asic.alpha_exponent is not None:
         return asic.alpha_exponent
     rows = headrooms or asic.headroom

@@ -114,28 +114,35 @@ JUNOS = Rules(
     (r"class-of-service schedulers \S+ (shaping-rate|transmit-rate .*\bexact)", RATE),
     (r"class-of-service schedulers \S+ (buffer|shared-buffer)", BUFFER),
     (r"class-of-service schedulers \S+ (priority|transmit-rate|explicit-congestion|drop-profile-map) ?", None),
+    (r"class-of-service interfaces \S+ unit \S+ scheduler-map |interfaces \S+ \S+-scheduler$", QUEUE),
     (r"class-of-service interfaces \S+ (unit \S+ )?(scheduler-map |classifiers dscp |rewrite-rules )", None),
     (r"class-of-service interfaces \S+ congestion-notification-profile ", None),
     (r"class-of-service interfaces \S+ (unit \S+ )?(classifiers|forwarding-class) ", CLASS),
     (r"class-of-service interfaces \S+ (unit \S+ )?(input-|output-)?(shaping-rate|traffic-control-profile)", RATE),
+    (r"class-of-service shared-buffer (in|e)gress buffer-partition lossy percent 0$", BUFFER),  # CNPs are lossy
     (r"class-of-service shared-buffer (in|e)gress (buffer-partition \S+ percent (\d{1,2}|100)|percent 100)$", None),
+    # A threshold that is read, and those that are not below the default.
+    (r"class-of-service shared-buffer ingress buffer-partition lossless dynamic-threshold (\d|10)$", None),
+    (r"class-of-service shared-buffer (in|e)gress buffer-partition \S+ dynamic-threshold 10$", None),
+    (r"class-of-service shared-buffer egress buffer-partition (lossy|multicast) dynamic-threshold [789]$", None),
     (r"class-of-service (shared|dedicated)-buffer", BUFFER),
     (r"class-of-service (forwarding-policy|(traffic-class|forwarding-class|policy)-map)", CLASS),
     (r"class-of-service routing-instances ", CLASS),
     (r"class-of-service translation-table |interfaces .* translation-table ", DSCP),
     (r"class-of-service (host-outbound-traffic|system-defaults|traceoptions|options|monitoring-profile)\b", None),
     (r"class-of-service ", QUEUE),
-    (r"interfaces \S+ (unit \S+ )?disable$", LINK),
+    (r"interfaces \S+ (unit \S+ )?disable$|interfaces \S+ \S+-options loopback$", LINK),
     (r"interfaces \S+ \S+-options (flow-control|configured-flow-control .* on)", PAUSE),
-    (r"interfaces \S+ unit \S+ .*(storm-control|policer)|security macsec interfaces ", RATE),
+    (r"interfaces \S+ (unit \S+ .*(storm-control|policer)|layer2-policer )|security macsec interfaces ", RATE),
     (r"firewall .* then .*policer", RATE),
+    (r"firewall .* then (next-interface|next-ip6?|routing-instance) ", PATH),
     (r"firewall .* then (dscp|traffic-class)", DSCP),
     (r"firewall .* then (forwarding-class|loss-priority)", CLASS),
     # What ports can inherit, where the switch was not asked to expand it.
     (r"interfaces interface-range \S+ (member|member-range|description) ", None),
     (r"groups \S+ interfaces .*(description|address) ", None),
     (r"(groups \S+ interfaces|interfaces interface-range) .*mtu ", SIZE),
-    (r"(groups \S+ (interfaces|chassis)|interfaces interface-range) .*speed ", RATE),
+    (r"(groups \S+ (interfaces|chassis)|interfaces interface-range) .*(speed|sub-ports) ", RATE),
     (r"groups \S+ class-of-service", QUEUE),
     (r"groups \S+ forwarding-options .*hash-key ", PATH),
     (r"groups \S+ interfaces |interfaces interface-range |groups \S+ .* filter ", CLASS),
@@ -168,7 +175,7 @@ SONIC = Rules(
 # Paths of NVUE's tree, with the value last.
 CUMULUS = Rules(
     (r"(interface \S+ )?qos [a-z-]+$", None),  # a section without settings
-    (r"interface \S+ link state down", LINK),
+    (r"interface \S+ link (state down|protodown (on|enabled?|true)$)", LINK),
     (r"interface \S+ storm-control |(qos egress-shaper default-global|interface \S+ qos egress-shaper) ", RATE),
     (r"(qos link-pause default-global|interface \S+ qos link-pause) ", PAUSE),
     (r"qos (egress-shaper|link-pause) ", None),  # profiles, which have an effect where an interface refers to them
@@ -220,6 +227,7 @@ DELL_SONIC = Rules(
 )
 LINUX = Rules(
     (r"link (down|xdp)", LINK),
+    (r"team$|bond (balance-rr|broadcast)$", PATH),  # a team's hash is not shown; these modes have none
     (r"qdisc (noqueue|noop|mq|pfifo\w*|bfifo|fq|fq_codel|ets|prio|red)$", None),
     (r"qdisc (ingress|clsact)", CLASS),
     (r"qdisc ", RATE),

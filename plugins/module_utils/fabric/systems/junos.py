@@ -37,9 +37,13 @@ others that would be of the other kind to another queue, where its scheduler fol
 MTU: ``interfaces X mtu`` counts the Ethernet header, not the FCS: IP MTU + 14 (untagged; read as + 18 where the port
 has vlan-tagging, + 22 with flexible-vlan-tagging), 9216 at most. A smaller ``family inet mtu`` is read as it stands.
 
-Hash: without a line it has all five fields (statement pages hash-mode, inet and inet6 of enhanced-hash-key). Those of
-``hash-key``, and of layer2-header, are not understood. A port's MTU without a line is unknown, because Juniper gives no
-default for QFX.
+A port without it has 1514, or 1518 with tags: IP packets of 1500 bytes. Juniper's statement page says "the default
+depends on the device type", and gives 1514 for EX ("Configuring the Media MTU", also for ACX and PTX); Juniper's
+TechPosts show 1514 for ports of 10 to 800 Gbit/s of ACX7100 and PTX10008. None was found for QFX. ``irb`` has the same.
+
+Hash: without a line it has all five fields (statement pages hash-mode, inet and inet6 of enhanced-hash-key); QFX has
+one hash for ECMP and aggregated interfaces (statement enhanced-hash-key). Those of ``hash-key``, and of layer2-header,
+are not understood.
 
 From memory, without a source: the words ``recovery`` and ``watchdog-action``, and the aliases of code points. Not
 tested on a switch: classes of this project on a queue that a default class (fcoe 3, no-loss 4) also has.
@@ -53,7 +57,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos import (
-    ETHERNET_BYTES,
     PORT,
     SYSTEM,
     TAGGED_BYTES,
@@ -61,14 +64,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
     COS,
+    ETHERNET_BYTES,
     HASH,
     HASH_MODE,
     MACRO,
     OURS,
     Line,
     effective,
+    in_other_order,
     rewrites_dscps,
     set_lines,
+    without,
     written,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
@@ -125,12 +131,15 @@ def remediation(running: str, wanted: Switch) -> str:
     _check_partitions(reader, wanted)
     want = [_as_tagged(reader, line) for line in want]
     lines = [f"activate {' '.join(path)}" for path in off]
-    deleted = _unwanted(reader, wanted, set(want))
+    reordered = in_other_order(reader.lines, want)
+    deleted = [*reordered, *without(_unwanted(reader, wanted, set(want)), reordered)]
     _check_written(deleted, set_lines(written(running), wanted.name)[0], wanted.name)
     lines += [f"delete {' '.join(path)}" for path in deleted]
     lines += [f"set {' '.join(line)}" for line in _moves(reader, want)]
-    running_set = set(running_lines)
-    lines += [f"set {' '.join(line)}" for line in want if line not in running_set]
+    remaining = without(running_lines, deleted)
+    # A statement that has others below it is shown only with these ("pfc-watchdog detection 3").
+    shown = {line[:length] for line in remaining for length in range(2, len(line) + 1)}
+    lines += [f"set {' '.join(line)}" for line in want if line not in shown]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -54,7 +54,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linu
     ecmp_of,
     read_model,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_overrides import lags, overrides
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_overrides import (
+    hashed_fields,
+    lags,
+    overrides,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import (
     COMPARED,
     PRIORITIES,
@@ -212,8 +216,16 @@ def parse(text: str, name: str) -> Switch:
             ) from None
     ecmp = ecmp_of(model["sysctl"], name)
     members = lags(model)
-    mtus = {lag: model["links"][lag] for lag in members if lag in model["links"]}
-    return Switch(name, SYSTEM, ports, ecmp, overrides=overrides(model), lags=members, lag_ip_mtu_bytes=mtus)
+    return Switch(
+        name,
+        SYSTEM,
+        ports,
+        ecmp,
+        overrides=overrides(model),
+        lags=members,
+        lag_ip_mtu_bytes={lag: model["links"][lag] for lag in members if lag in model["links"]},
+        lag_fields=hashed_fields(model),
+    )
 
 
 def remediation(running: str, wanted: Switch) -> str:

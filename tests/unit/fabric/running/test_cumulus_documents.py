@@ -101,6 +101,43 @@ def test_fields_of_the_hash_are_on_unless_they_are_off(hash_settings, fields):
     assert read(tree).ecmp_fields == fields
 
 
+@pytest.mark.parametrize(
+    ("breakout", "speeds", "missing"),
+    [
+        ({"4x": {"lanes-per-port": 2}}, {}, ["swp1", "swp1s4", "swp1s5", "swp1s6", "swp1s7"]),
+        ({"2x200G": {}}, {"swp1s0": 200, "swp1s1": 200}, ["swp1", *(f"swp1s{part}" for part in range(2, 8))]),
+        ({"8x": {}}, {}, ["swp1"]),
+        ("1x", {}, [f"swp1s{part}" for part in range(8)]),
+        ("1x400G", {"swp1": 400}, [f"swp1s{part}" for part in range(8)]),
+        ("disabled", {}, ["swp1", *(f"swp1s{part}" for part in range(8))]),
+        ("loopback", {}, ["swp1", *(f"swp1s{part}" for part in range(8))]),
+    ],
+)
+def test_a_port_is_split_into_parts(breakout, speeds, missing):
+    seen = read({"interface": {"swp1": {"link": {"breakout": breakout}}}})
+    assert seen.speeds_gbit_s == speeds
+    assert [override.ports for override in seen.overrides] == [tuple(missing)]
+
+
+@pytest.mark.parametrize(
+    ("bridging", "ports"),
+    [
+        ({}, ("swp1", "swp2")),
+        ({"access": 10}, ("swp1", "swp2")),
+        ({"vlan": {"5-10": {}}}, ("swp1", "swp2")),
+        ({"vlan": {"11,12": {}}}, ()),
+        ({"vlan": {"11": {}}, "untagged": 10}, ("swp1", "swp2")),
+        ({"access": 11}, ()),
+    ],
+)
+def test_the_mtu_of_a_vlan_concerns_the_ports_that_carry_it(bridging, ports):
+    port = {"bridge": {"domain": {"br_default": bridging}}}
+    for vlan in ({"vlan10": {}}, {"vlan10": {"base-interface": "br_default"}}, {"svi10": {"type": "svi", "vlan": 10}}):
+        ((name, settings),) = vlan.items()
+        seen = read({"interface": {"swp1-2": port, "swp3": {}, name: {**settings, "link": {"mtu": 1500}}}})
+        assert [(override.ports, override.ip_mtu_bytes) for override in seen.overrides] == [(ports, 1500)] * bool(ports)
+
+
 def test_the_items_of_a_list_are_merged():
     text = json.dumps(
         [

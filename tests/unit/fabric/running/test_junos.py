@@ -48,7 +48,7 @@ def test_a_manual_configuration_is_read():
         ("pfc-watchdog\n", "pfc-watchdog detection 5\n", "watchdog", Watchdog(500, 200, "drop")),
         ("pfc-watchdog\n", "pfc-watchdog detection 1\n", "watchdog", Watchdog(100, 200, "drop")),
         ("pfc-watchdog\n", "pfc-watchdog recovery 1048576\n", "watchdog", Watchdog(200, 1048576, "drop")),
-        ("set interfaces et-0/0/0 mtu 9216\n", "", "ip_mtu_bytes", None),
+        ("set interfaces et-0/0/0 mtu 9216\n", "", "ip_mtu_bytes", 1500),
         # The default MRU that headroom is computed for, 2,500 bytes, is less than 9,000; each of two DSCPs needs more.
         ("set system", "set system", "cable_m", 0),
         ("011100 pfc", "011100 pfc mru 9014", "cable_m", 0),

@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Each object of a Junos configuration is read, line by line, up to the limits of its numbers."""
+"""Each object of a Junos configuration is read, line by line, up to the limits of its numbers.
+
+One file because all its cases are lines that are added to the same base.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from dataclasses import replace
 import pytest
 from refusals import refuses
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, PortQos, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, SIZE
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
 
 COS = "class-of-service"
+SUB_PORTS = [f"et-0/0/2:{part}" for part in range(8)]
 PORT = f"{COS} interfaces et-0/0/0"
 CNP = f"{COS} congestion-notification-profile cnp"
 CLASSES = f"{COS} forwarding-classes"
@@ -257,7 +262,9 @@ MTU = "interfaces et-0/0/0"
         (["mtu 9014", "unit 0 family inet6 mtu 8998", "unit 1 family inet mtu 8999"], 8998),
         (["mtu 9014", "unit 0 family mpls mtu 8000"], 9000),
         (["mtu 9014", "unit 0 family inet address 10.0.0.1/24"], 9000),
-        (["unit 0 family inet mtu 8999"], None),
+        (["unit 0 family inet mtu 8999"], 1500),
+        (["unit 0 family inet mtu 1400"], 1400),
+        (["vlan-tagging"], 1500),
         (["mtu 9014", "description mtu"], 9000),
     ],
 )
@@ -308,3 +315,102 @@ def test_a_scheduler_of_a_queue_precedes_the_default_of_a_class_without():
     ]
     for point in ("cs1", "cs7"):
         assert port(*lines[:-1], f"{lines[-1]} {point}").queues == place(3, Queue(False, 50))
+
+
+def test_the_mtu_is_unknown_if_only_class_of_service_was_read():
+    assert port().ip_mtu_bytes is None
+
+
+def overrides(*lines, effect):
+    return {seen.statement: seen.ports for seen in read(*lines).overrides if seen.effect == effect}
+
+
+@pytest.mark.parametrize(
+    ("lines", "speeds", "missing"),
+    [
+        (["interfaces et-0/0/2 speed 400g"], {"et-0/0/2": 400}, {}),
+        (
+            ["interfaces et-0/0/2 number-of-sub-ports 2", "interfaces et-0/0/2 speed 400g"],
+            {"et-0/0/2:0": 400, "et-0/0/2:1": 400},
+            {"interfaces et-0/0/2 number-of-sub-ports 2": ["et-0/0/2", *(f"et-0/0/2:{part}" for part in range(2, 8))]},
+        ),
+        (["interfaces et-0/0/2:1 speed 100g"], {"et-0/0/2:1": 100}, {}),
+        (["interfaces et-0/0/2 number-of-sub-ports 1", "interfaces et-0/0/2 speed 400g"], {"et-0/0/2": 400}, {}),
+        (["interfaces et-0/0/2 unused"], {}, {"interfaces et-0/0/2 unused": ["et-0/0/2", *SUB_PORTS]}),
+        (["interfaces et-0/0/2 description unused"], {}, {}),
+    ],
+)
+def test_ports_are_split_into_parts(lines, speeds, missing):
+    assert read(*lines).speeds_gbit_s == speeds
+    assert overrides(*lines, effect=LINK) == {statement: tuple(ports) for statement, ports in missing.items()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts", "missing"),
+    [
+        (["port 2 speed 100g"], {"et-0/0/2": 100}, None),
+        (["port-range 2 3 speed 100g"], {"et-0/0/2": 100, "et-0/0/3": 100}, None),
+        (["port 2 number-of-sub-ports 4", "port 2 speed 25g"], {f"et-0/0/2:{part}": 25 for part in range(4)}, 4),
+        (["port 2 channel-speed 25g"], {f"et-0/0/2:{part}": 25 for part in range(8)}, 8),
+        (["port 2 unused"], {}, 0),
+    ],
+)
+def test_the_chassis_splits_ports_of_both_kinds_of_names(settings, parts, missing):
+    lines = [f"chassis fpc 0 pic 0 {setting}" for setting in settings]
+    others = {port.replace("et-", "xe-"): speed for port, speed in parts.items()}
+    assert read(*lines).speeds_gbit_s == {**parts, **others}
+    ports = {name for override in read(*lines).overrides for name in override.ports if name.startswith("et-")}
+    assert ports == ({"et-0/0/2", *SUB_PORTS[missing:]} if missing is not None else set())
+
+
+VLAN = ("vlans V vlan-id 10", "vlans V l3-interface irb.10", "interfaces irb unit 10 family inet mtu 1400")
+
+
+@pytest.mark.parametrize(
+    ("lines", "carried"),
+    [
+        (["interfaces et-0/0/1 unit 0 family ethernet-switching vlan members V"], True),
+        (["interfaces et-0/0/1 unit 0 family ethernet-switching vlan members 10"], True),
+        (["interfaces et-0/0/1 unit 0 family ethernet-switching vlan members 8-12"], True),
+        (["interfaces et-0/0/1 unit 0 family ethernet-switching vlan members all"], True),
+        (["vlans V interface et-0/0/1.10"], True),
+        (["interfaces et-0/0/1 unit 0 family ethernet-switching", "interfaces et-0/0/1 native-vlan-id 10"], True),
+        (["interfaces et-0/0/1 unit 0 family ethernet-switching vlan members 11-12"], False),
+        (["interfaces et-0/0/1 unit 0 family ethernet-switching vlan members W"], False),
+        (["interfaces et-0/0/1 unit 0 family ethernet-switching"], False),  # the default VLAN
+        (["interfaces et-0/0/1 unit 0 family inet address 10.0.0.1/31"], False),
+    ],
+)
+def test_an_interface_between_vlans_concerns_the_ports_that_carry_its_vlan(lines, carried):
+    statement = "interfaces irb unit 10 family inet mtu 1400"
+    assert overrides(*VLAN, *lines, effect=SIZE) == ({statement: ("et-0/0/1",)} if carried else {})
+    for switched_off in ("interfaces irb disable", "interfaces irb unit 10 disable"):
+        assert overrides(*VLAN, *lines, switched_off, effect=SIZE) == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "mtu"),
+    [
+        ([], 1500),
+        (["mtu 9014"], 9000),
+        (["mtu 9014", "unit 10 family inet mtu 8000"], 8000),
+        (["mtu 9014", "unit 10 family inet6 mtu 8000", "unit 11 family inet mtu 1400"], 8000),
+        (["unit 10 family inet mtu 8000"], 1500),
+    ],
+)
+def test_the_mtu_between_vlans_is_the_smallest_or_the_default(lines, mtu):
+    places = (
+        "routing-instances E vlans default l3-interface irb.10",
+        "interfaces et-0/0/1 unit 0 family ethernet-switching",
+        "interfaces irb unit 10 family inet address 10.0.0.1/24",
+    )
+    seen = read(*places, *(f"interfaces irb {line}" for line in lines))
+    assert [override.ip_mtu_bytes for override in seen.overrides if override.effect == SIZE] == [mtu]
+
+
+@pytest.mark.parametrize(("threshold", "alpha"), [("0", -7), ("7", 0), ("10", 3), ("11", None), ("x", None)])
+def test_alpha_is_the_threshold_of_the_lossless_partition(threshold, alpha):
+    seen = read(f"{COS} shared-buffer ingress buffer-partition lossless dynamic-threshold {threshold}")
+    shares = None if alpha is None else BufferShares(9, 45, alpha)
+    assert (seen.buffers and seen.buffers.shares) == shares
+    assert bool(seen.overrides) == (alpha is None)

@@ -24,6 +24,12 @@ DROPS = "random-detect minimum-threshold 1 kbytes maximum-threshold 2 kbytes dro
 LAG = {"lag_interfaces": [{"name": "PortChannel1", "members": {"interfaces": [{"member": "PORT"}]}}]}
 EGRESS_LOSSLESS = {"name": "egress_lossless_profile", "pool": "egress_lossless_pool"}
 OTHER = {"pool": "egress_lossy_pool", "dynamic_th": "3"}  # of a pool that is not for lossless packets
+JUNOS_VLAN = """\
+set interfaces PORT unit 0 family ethernet-switching vlan members 5-10
+set vlans V vlan-id 10
+set vlans V l3-interface irb.10
+"""
+BRIDGED = {"bridge": {"domain": {"br_default": {"vlan": {"5-10": {}}}}}}  # a port
 # Each is a change of spine1's configuration, and the statement as the system's table has it, or, without a row of the
 # table, the last words of what is seen. A change is lines ("PORT: " as the first word:
 # below the port), a tree (PORT: the port), or a change of what a Linux machine shows.
@@ -286,6 +292,21 @@ EXAMPLES = {
             "set interfaces PORT unit 0 family inet filter input F",
             "firewall family inet filter F term T then dscp 0",
         ),
+        "filter of a filter": (
+            "set firewall family inet filter G term T filter F\n"
+            "set firewall family inet filter F term T then policer P\n"
+            "set interfaces PORT unit 0 family inet filter input G",
+            "firewall family inet filter F term T then policer P",
+        ),
+        "filter with another way": (
+            "set firewall family inet filter F term T then routing-instance R\n"
+            "set interfaces PORT unit 0 family inet filter input F",
+            "firewall family inet filter F term T then routing-instance R",
+        ),
+        "lossy part without buffer": (
+            "set class-of-service shared-buffer ingress buffer-partition lossy percent 0",
+            "class-of-service shared-buffer ingress buffer-partition lossy percent 0",
+        ),
         "policer": (
             "set interfaces PORT unit 0 family inet policer input P",
             "interfaces et-0/0/1 unit 0 family inet policer input P",
@@ -377,6 +398,46 @@ EXAMPLES = {
         "multicast": (
             "set class-of-service multi-destination classifiers dscp default",
             "class-of-service multi-destination classifiers dscp default",
+        ),
+        "MTU between VLANs": (
+            f"{JUNOS_VLAN}set interfaces irb mtu 9192\nset interfaces irb unit 10 family inet mtu 1500",
+            "interfaces irb unit 10 family inet mtu 1500",
+        ),
+        "default MTU between VLANs": (
+            f"{JUNOS_VLAN}set interfaces irb unit 10 family inet address 10.0.0.1/24",
+            "interfaces irb unit 10 without mtu 1500",
+        ),
+        "MTU between VLANs of a port channel": (
+            "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 9192\n"
+            f"{JUNOS_VLAN.replace('PORT', 'ae0')}set interfaces irb mtu 1514\nset interfaces irb unit 10 family inet",
+            "interfaces irb mtu 1514",
+        ),
+        "MTU of a unit": ("set interfaces PORT unit 0 family inet mtu 1499", "1499"),
+        "scheduler map of a unit": (
+            "set class-of-service interfaces PORT unit 0 scheduler-map M\n"
+            "set class-of-service scheduler-maps M forwarding-class sailloft-tc3-pri3 scheduler SCHEDULER",
+            "class-of-service interfaces et-0/0/1 unit 0 scheduler-map M",
+        ),
+        "schedulers of units": ("set interfaces PORT per-unit-scheduler", "interfaces et-0/0/1 per-unit-scheduler"),
+        "split port": (
+            "set interfaces PORT number-of-sub-ports 4",
+            "interfaces et-0/0/1 number-of-sub-ports 4",
+        ),
+        "port split by the chassis": (
+            "set chassis fpc 0 pic 0 port 1 channel-speed 25g",
+            "chassis fpc 0 pic 0 port 1 channel-speed 25g",
+        ),
+        "unused port": ("set interfaces PORT unused", "interfaces et-0/0/1 unused"),
+        "loopback": ("set interfaces PORT ether-options loopback", "interfaces et-0/0/1 ether-options loopback"),
+        "egress part below the ingress part": (
+            "set class-of-service shared-buffer ingress buffer-partition lossless percent 66\n"
+            "set class-of-service shared-buffer ingress buffer-partition lossless-headroom percent 24\n"
+            "set class-of-service shared-buffer egress buffer-partition lossless percent 50",
+            "class-of-service shared-buffer egress buffer-partition lossless percent 50",
+        ),
+        "threshold of lossless queues": (
+            "set class-of-service shared-buffer egress buffer-partition lossless dynamic-threshold 3",
+            "class-of-service shared-buffer egress buffer-partition lossless dynamic-threshold 3",
         ),
         "egress buffer": (
             "set class-of-service shared-buffer egress percent 20",
@@ -567,6 +628,50 @@ EXAMPLES = {
         "bond's MTU": (
             {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 1500}}}},
             "bond1 mtu 1500",
+        ),
+        "MTU of a VLAN": (
+            {"interface": {"PORT": BRIDGED, "vlan10": {"type": "svi", "vlan": 10, "link": {"mtu": 1500}}}},
+            "interface vlan10 link mtu 1500",
+        ),
+        "MTU of an access VLAN": (
+            {
+                "interface": {
+                    "PORT": {"bridge": {"domain": {"br_default": {"access": 10}}}},
+                    "vlan10": {"base-interface": "br_default", "link": {"mtu": 1500}},
+                }
+            },
+            "interface vlan10 link mtu 1500",
+        ),
+        "MTU of a VLAN of a bond": (
+            {
+                "interface": {
+                    "bond1": {"bond": {"member": {"PORT": {}}}, **BRIDGED},
+                    "vlan10": {"link": {"mtu": 1500}},
+                }
+            },
+            "interface vlan10 link mtu 1500",
+        ),
+        "MTU of a subinterface": (
+            {"interface": {"swp1.10": {"type": "sub", "base-interface": "swp1", "link": {"mtu": 1500}}}},
+            "interface swp1.10 link mtu 1500",
+        ),
+        "MTU of a bridge": (
+            {"interface": {"PORT": BRIDGED, "br_default": {"link": {"mtu": 1500}}}},
+            "interface br_default link mtu 1500",
+        ),
+        "MTU of VXLAN": ({"interface": {"PORT": BRIDGED}, "nve": {"vxlan": {"mtu": 1500}}}, "nve vxlan mtu 1500"),
+        "split port": (
+            {"interface": {"PORT": {"link": {"breakout": {"4x": {"lanes-per-port": 2}}}}}},
+            "interface swp1 link breakout 4x",
+        ),
+        "unused port": ({"interface": {"PORT": {"link": {"breakout": "disabled"}}}}, "link breakout disabled"),
+        "speed of an unsplit port": ({"interface": {"PORT": {"link": {"breakout": {"1x100G": {}}}}}}, "100 Gbit/s"),
+        "bond's hash": (
+            {
+                "interface": {"bond1": {"bond": {"member": {"PORT": {}}}}},
+                "system": {"forwarding": {"lag-hash": {"source-port": "off"}}},
+            },
+            "protocol, source_ip",
         ),
         "bond's QoS": (
             {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "qos": {"pfc-watchdog": {"state": "disable"}}}}},
@@ -864,6 +969,42 @@ EXAMPLES = {
             "eth9",
         ),
         "bond's MTU": (lambda reading: with_bond(reading, 1500), "bond0 mtu 1500"),
+        "team's MTU": (lambda reading: with_bond(reading, 1500, "team"), "bond0 mtu 1500"),
+        "team's hash": (lambda reading: with_bond(reading, 9216, "team"), "team"),
+        "bond's hash": (
+            lambda reading: with_bond(reading, 9216, xmit_hash_policy="layer2+3"),
+            "destination_ip, source_ip",
+        ),
+        "bond that takes turns": (lambda reading: with_bond(reading, 9216, mode="balance-rr"), "bond balance-rr"),
+        "bridge's MTU": (lambda reading: with_vlan(reading, 10, bridge_mtu=1500), "link br0 mtu 1500"),
+        "VLAN's MTU": (lambda reading: with_vlan(reading, 10, mtu=1500), "link vlan10 mtu 1500"),
+        "MTU of a VLAN of an unknown port": (
+            lambda reading: [with_vlan(reading, 20, mtu=1500), reading.pop("vlans")],
+            "link vlan10 mtu 1500",
+        ),
+        "rate behind a named map": (
+            lambda reading: [
+                with_rules(
+                    reading,
+                    [{"vmap": {"key": {"meta": {"key": "oif"}}, "data": "@m"}}],
+                    [{"drop": None}],
+                    other=[LIMIT, {"accept": None}],
+                ),
+                reading["nftables"]["nftables"].append(
+                    {
+                        "map": {
+                            "family": "inet",
+                            "table": "t",
+                            "name": "m",
+                            "type": "ifname",
+                            "map": "verdict",
+                            "elem": [["eth0", {"goto": {"target": "d"}}]],
+                        }
+                    }
+                ),
+            ],
+            "nftables postrouting limit drop",
+        ),
     },
 }
 HARMLESS = {
@@ -925,6 +1066,12 @@ HARMLESS = {
         "set interfaces interface-range R member PORT\nset interfaces interface-range R description mtu",
         "set interfaces irb unit 10 family inet address 10.0.0.1/24\nset interfaces irb disable",
         "set chassis fpc 0 pic 0 port-range 4 9 speed 100g\nset chassis fpc 0 pic 0 port-range 0 3 speed 400g",
+        f"{JUNOS_VLAN}set interfaces irb mtu 9192\nset interfaces irb unit 10 family inet mtu 9100",
+        f"{JUNOS_VLAN}set vlans V20 l3-interface irb.20\nset interfaces irb unit 20 family inet mtu 1500",
+        "set interfaces et-0/0/9 number-of-sub-ports 4\nset interfaces et-0/0/9 speed 100g",
+        "set class-of-service shared-buffer egress buffer-partition lossless dynamic-threshold 10",
+        "set class-of-service shared-buffer ingress buffer-partition lossy dynamic-threshold 10",
+        "set class-of-service shared-buffer egress buffer-partition lossy dynamic-threshold 7",
         # Statements that act are in the second part only, with the groups and ranges that they are from.
         "set groups G interfaces <*> mtu 1500\nset apply-groups G\nset interfaces interface-range R mtu 1500\n"
         "EXPANDED: set interfaces et-0/0/9 mtu 1500",
@@ -989,6 +1136,17 @@ HARMLESS = {
             }
         },
         {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 9216}}}},
+        {
+            "interface": {
+                "PORT": {**BRIDGED, "link": {"breakout": "1x"}},
+                "vlan10": {"link": {"mtu": 9216}},
+                "vlan11": {"link": {"mtu": 1500}},
+                "swp9.10": {"link": {"mtu": 1500}},
+                "eth0": {"link": {"mtu": 1500}},
+            },
+            "nve": {"vxlan": {"mtu": 9216}},
+            "system": {"forwarding": {"lag-hash": {"source-port": "off"}}},
+        },
     ],
     "dell_sonic": [
         {"interfaces": [{"name": "PORT", "enabled": True, "speed": "SPEED_400GB", "description": "shutdown"}]},
@@ -1024,6 +1182,10 @@ HARMLESS = {
     "linux": [
         lambda _reading: None,
         lambda reading: with_bond(reading, 9216),
+        lambda reading: with_vlan(reading, 20, mtu=1500),
+        lambda reading: reading["links"].append(
+            {**device("vxlan1", "vxlan", mtu=1450), "link": reading["links"][0]["ifname"]}
+        ),
         lambda reading: with_action(reading, "gact"),
         lambda reading: with_rule(reading, {"counter": {"packets": 0, "bytes": 0}}, {"accept": None}),
         lambda reading: with_rule(reading, {"limit": {"rate": 1, "per": "second"}}, {"accept": None}),
@@ -1153,11 +1315,27 @@ def with_action(reading, kind):
     filters[0]["options"]["actions"] = [{"order": 1, "kind": kind}]
 
 
-def with_bond(reading, mtu):
-    """Make the first port the member of a bond."""
-    reading["links"][0].update(flags=["UP", "SLAVE"], master="bond0")
-    reading["links"].append({"ifname": "bond0", "mtu": mtu, "flags": ["UP", "MASTER"]})
+def device(name, kind, mtu=9100, **data):
+    """Return a device as ip -d -j link shows it."""
+    return {"ifname": name, "mtu": mtu, "flags": ["UP"], "linkinfo": {"info_kind": kind, "info_data": data}}
+
+
+def with_bond(reading, mtu, kind="bond", mode="802.3ad", xmit_hash_policy="layer3+4"):
+    """Make the first port the member of a bond, or of a team."""
+    flags = ["UP", "SLAVE"] if kind == "bond" else ["UP"]
+    reading["links"][0].update(flags=flags, master="bond0", linkinfo={"info_slave_kind": kind})
+    data = {"mode": mode, "xmit_hash_policy": xmit_hash_policy} if kind == "bond" else {}
+    reading["links"].append(device("bond0", kind, mtu, **data))
     reading["filters"]["bond0"] = []
+
+
+def with_vlan(reading, carried, mtu=9100, bridge_mtu=9100):
+    """Put the first port into a bridge, in the VLAN ``carried``, and give the bridge an interface of VLAN 10."""
+    port = reading["links"][0]
+    port.update(master="br0", linkinfo={"info_slave_kind": "bridge"})
+    reading["links"].append(device("br0", "bridge", bridge_mtu, vlan_filtering=1))
+    reading["links"].append({**device("vlan10", "vlan", mtu, id=10), "link": "br0"})
+    reading["vlans"] = [{"ifname": port["ifname"], "vlans": [{"vlan": 1}, {"vlan": carried - 2, "vlanEnd": carried}]}]
 
 
 LIMIT = {"limit": {"rate": 10, "per": "second"}}

@@ -4,6 +4,8 @@
 
 The configurations are written for these tests, after the syntax of the guides: AMD's for Arista and Cisco, Juniper's
 configlet for DCQCN, SONiC's default, and NVIDIA's ``nv set qos roce``.
+
+One file because all its cases begin with the configurations of the vendors' guides.
 """
 
 from __future__ import annotations
@@ -262,6 +264,18 @@ def test_published_partitions_are_planned_and_never_mark_an_empty_queue(ingress,
     assert "shared-buffer" not in SYSTEMS["junos"].remediation(running, planned)
 
 
+def test_pauses_are_planned_for_the_switchs_own_alpha():
+    prefix = "set class-of-service shared-buffer ingress buffer-partition lossless dynamic-threshold"
+    pool = Fraction(ASICS["tomahawk5"].buffer_bytes * 66, 100)
+    maxima = []
+    for threshold in (6, 7, 8, 10):
+        planned = large(f"{parts((66, 24), 66)}{prefix} {threshold}\n")
+        ecn = planned.ports["et-0/0/0"].queues[3].ecn
+        assert thresholds.marked_percent(ecn, thresholds.pfc_queue_bytes(pool, 64, 3, threshold - 7)) >= 20
+        maxima.append(ecn.maximum_bytes)
+    assert maxima == sorted(set(maxima))
+
+
 def test_default_partitions_of_a_large_switch_are_refused_because_an_empty_queue_would_be_marked():
     with refuses("switch leaf1: port et-0/0/0", "partition", "roce_switch_queue_buffer_bytes"):
         large("")
@@ -287,7 +301,7 @@ def test_headroom_of_partitions_is_checked_by_the_least_or_the_users_number():
 @pytest.mark.parametrize(
     "statement",
     [
-        "ingress buffer-partition lossless dynamic-threshold 10",
+        "ingress buffer-partition lossy dynamic-threshold 9",
         "ingress buffer-partition lossless percent 660",
         "ingress percent 50",
         "egress percent 20",

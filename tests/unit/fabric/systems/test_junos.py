@@ -258,7 +258,7 @@ def test_rewriting_of_ethernet_priorities_is_accepted():
 
 def test_a_port_without_settings_is_read():
     text = "set interfaces xe-0/0/7 unit 0 family inet\nset interfaces em0 mtu 1500\n"
-    assert junos.parse(text, "leaf1").ports == {"xe-0/0/7": PortQos()}
+    assert junos.parse(text, "leaf1").ports == {"xe-0/0/7": PortQos(ip_mtu_bytes=1500)}
 
 
 def cut(lossless: int, headroom: int) -> str:

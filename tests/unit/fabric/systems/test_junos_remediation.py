@@ -16,7 +16,7 @@ from refusals import refuses
 from switches import LOSSY, NO_QOS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
 
@@ -142,6 +142,60 @@ def test_an_object_of_ours_that_is_not_wanted_is_deleted_once_and_as_a_whole():
 def test_a_line_below_a_wanted_object_of_ours_is_deleted_alone():
     line = "class-of-service forwarding-classes class sailloft-tc0-pri0 no-loss"
     assert changes(line) == [f"delete {line}"]
+
+
+LINES = junos.render(switch()).splitlines(keepends=True)
+LEVELS = [line for line in LINES if "drop-profiles" in line]
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if "no-loss" in line or "queue-num" not in line])
+def test_a_line_that_is_missing_is_written_so_that_nothing_is_left_to_change(line):
+    running = "".join(other for other in LINES if other != line)
+    changed = commit(running, junos.remediation(running, switch()))
+    assert junos.parse(changed, "leaf1") == junos.parse("".join(LINES), "leaf1")
+    assert junos.remediation(changed, switch()) == ""
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [LEVELS[1], LEVELS[0], *LEVELS[2:]],
+        [*LEVELS, LEVELS[1].replace("fill-level 10", "fill-level 20")],
+        [LEVELS[1].replace("fill-level 10", "fill-level 20"), *LEVELS],
+    ],
+)
+def test_levels_of_a_profile_in_another_order_are_written_again(levels):
+    running = "".join([*(line for line in LINES if line not in LEVELS), *levels])
+    change = junos.remediation(running, switch())
+    profile = " ".join(LEVELS[0].split()[1:4])
+    assert change == f"delete {profile}\n{''.join(LEVELS)}"
+    assert junos.remediation(commit(running, change), switch()) == ""
+
+
+def test_the_order_of_probabilities_and_levels_is_only_that_of_each_list():
+    others = [line for line in LINES if line not in LEVELS]
+    assert junos.remediation("".join([*others, *LEVELS[2:], *LEVELS[:2]]), switch()) == ""
+
+
+def test_a_statement_is_there_if_others_below_it_are():
+    """Junos does not show "pfc-watchdog" beside "pfc-watchdog detection 3"."""
+    wanted = switch(watchdog=Watchdog(300, 200, "drop"))
+    running = "".join(
+        line for line in junos.render(wanted).splitlines(keepends=True) if not line.endswith("watchdog\n")
+    )
+    assert junos.parse(running, "leaf1").ports[PORT].watchdog == Watchdog(300, 200, "drop")
+    assert junos.remediation(running, wanted) == ""
+
+
+def test_a_profile_is_restored_in_its_order():
+    backup = "set class-of-service drop-profiles d interpolate fill-level [ 55 90 ]\n"
+    for running in (backup.replace("55 90", "90 55"), backup.replace("55 90", "90"), backup.replace("55", "55 60")):
+        change = junos.restoration(backup, running, "leaf1")
+        assert change.splitlines() == [
+            "delete class-of-service drop-profiles d",
+            "set class-of-service drop-profiles d interpolate fill-level 55",
+            "set class-of-service drop-profiles d interpolate fill-level 90",
+        ]
 
 
 CLASS = "class-of-service forwarding-classes class"

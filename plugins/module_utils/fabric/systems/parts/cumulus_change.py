@@ -9,7 +9,10 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import (
     ALL_PORTS,
+    ECMP,
+    ECMP_HASH,
     INDEXED,
+    LAG_HASH,
     OFF,
     ON,
     OURS,
@@ -37,6 +40,9 @@ def remediation(running: str, wanted: Switch) -> str:
     patch: Tree = {}
     _difference(patch, want, have, ())
     _remove_from_switch(patch, reader, want, have.get("qos", {}), wanted)
+    if any(wanted.ports.keys() & set(reader.members(settings)) for settings in have["interface"].values()):
+        for lag_field in sorted({*(wanted.ecmp_fields or ())} - {*reader.hashed(LAG_HASH)}):
+            _put(patch, ("system", "forwarding", LAG_HASH, ECMP[lag_field]), "on")
     for port, settings in want["interface"].items():
         _remove_from_port(patch, reader, port, settings.get("qos", {}), have.get("interface", {}).get(port, {}))
     return text_of(patch) if patch else ""
@@ -89,7 +95,8 @@ def restoration(backup: str, running: str, name: str) -> str:
 
 def _policy_settings(tree: Tree) -> Tree:
     """Return the settings of all kinds that a policy can change."""
-    hashing = ((tree.get("system") or {}).get("forwarding") or {}).get("ecmp-hash")
+    forwarding = (tree.get("system") or {}).get("forwarding") or {}
+    hashing = {section: forwarding[section] for section in (ECMP_HASH, LAG_HASH) if forwarding.get(section)}
     ports = {
         port: settings if isinstance(settings, dict) else {} for port, settings in tree.get("interface", {}).items()
     }
@@ -100,7 +107,7 @@ def _policy_settings(tree: Tree) -> Tree:
             for port, settings in ports.items()
         },
         "qos": tree.get("qos") or {},
-        "system": {"forwarding": {"ecmp-hash": hashing} if hashing else {}},
+        "system": {"forwarding": hashing},
     }
 
 

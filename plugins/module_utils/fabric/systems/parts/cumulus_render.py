@@ -14,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumu
     ALL_PORTS,
     ALPHAS,
     ECMP,
+    ECMP_HASH,
     HALF_PERCENT,
     OURS,
     POLLING_MS,
@@ -59,7 +60,7 @@ def tree_of(switch: Switch) -> Tree:
         tree["qos"] = {key: qos[key] for key in sorted(qos)}
     if switch.ecmp_fields is not None:
         fields = {key: "on" if field in switch.ecmp_fields else "off" for field, key in ECMP.items()}
-        tree["system"] = {"forwarding": {"ecmp-hash": fields}}
+        tree["system"] = {"forwarding": {ECMP_HASH: fields}}
     return tree
 
 

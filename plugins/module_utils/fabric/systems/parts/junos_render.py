@@ -20,13 +20,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.thresholds import MARKED_PERCENT
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos import (
     DETECTION,
-    ETHERNET_BYTES,
     POLL_MS,
     RECOVERY_MS,
     bytes_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
     COS,
+    ETHERNET_BYTES,
     HASH,
     HASH_MODE,
     MACRO,

@@ -10,7 +10,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     COS,
     HASH,
     Line,
+    in_other_order,
     set_lines,
+    without,
     written,
 )
 
@@ -26,13 +28,18 @@ def restoration(backup: str, running: str, name: str) -> str:
     former, formerly_inactive = set_lines(written(backup), name)
     lines, inactive = set_lines(written(running), name)
     wanted, existing = dict.fromkeys(filter(_is_of_policy, former)), dict.fromkeys(filter(_is_of_policy, lines))
+    reordered = in_other_order(existing, wanted)
+    existing = dict.fromkeys(without(existing, reordered))
     unwanted = [line for line in existing if line not in wanted]
     kept_paths = {
         line[:length] for line in (*lines, *inactive) if line not in unwanted for length in range(1, len(line) + 1)
     }
-    deleted = dict.fromkeys(
-        next((line[:length] for length in range(1, len(line)) if line[:length] not in kept_paths), line)
-        for line in unwanted
+    deleted = dict.fromkeys(reordered)
+    deleted.update(
+        dict.fromkeys(
+            next((line[:length] for length in range(1, len(line)) if line[:length] not in kept_paths), line)
+            for line in unwanted
+        )
     )
     changes = [
         *(("activate", path) for path in inactive if _is_of_policy(path) and path not in formerly_inactive),

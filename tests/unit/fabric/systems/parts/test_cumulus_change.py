@@ -115,3 +115,16 @@ def test_remediation_removes_only_our_old_profile_and_extra_settings():
     assert patch["qos"]["egress-scheduler"] == {scheduler: {"traffic-class": {"5": None}}}
     assert patch["interface"]["swp1"] == {"qos": {"congestion-control": {"profile": new}}, "link": {"mtu": 9000}}
     assert set(patch) == {"qos", "interface"}
+
+
+def test_the_hash_of_a_bond_of_wanted_ports_gets_the_fields_of_the_policy():
+    off = {"source-port": "off", "destination-ip": "disabled", "ether-type": "off"}
+    tree = {**tree_of(reference()), "system": {**tree_of(reference())["system"]}}
+    tree["system"]["forwarding"] = {**tree["system"]["forwarding"], "lag-hash": off}
+    assert cumulus.remediation(as_text(tree), reference()) == ""
+    tree["interface"] = {**tree["interface"], "bond1": {"bond": {"member": {f"{PORTS[0]}-9": {}}}}}
+    changed = apply(cumulus.remediation(as_text(tree), reference()), tree)
+    on = {"source-port": "on", "destination-ip": "on", "ether-type": "off"}
+    assert changed["system"]["forwarding"]["lag-hash"] == on
+    assert cumulus.remediation(as_text(changed), reference()) == ""
+    assert apply(cumulus.restoration(as_text(tree), as_text(changed), "leaf1"), changed) == tree
