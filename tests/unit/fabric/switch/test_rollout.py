@@ -20,7 +20,7 @@ from switches import policies
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import restore, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
@@ -292,7 +292,7 @@ def test_switches_that_an_interrupted_run_may_not_have_saved_are_named(tmp_path)
 
 def restored(running: Texts, backup: Texts, switches: dict[str, Any]) -> dict[str, Any]:
     params = {**dict.fromkeys(("restore_path", "backup_path")), "running": running, "switches": switches}
-    return rollout.restored({**params, "backup": backup}, False)
+    return restore.restored({**params, "backup": backup}, False)
 
 
 def test_a_switch_without_a_backup_is_refused():

@@ -328,6 +328,18 @@ def test_a_backup_is_restored_and_damaged_or_missing_ones_are_refused(fabric):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("cause", ["garbage", "down"])
+def test_check_mode_shows_the_restoration_of_the_other_switches(fabric, cause):
+    assert fabric.play(policy=LOSSLESS)[0] == 0
+    (folder,) = (fabric.path / "backups").iterdir()
+    (fabric.leaf1 / cause).write_text("Traceback (most recent call last):")
+    status, output = fabric.play("-e", f"fabric_backup={folder}", "--check", "--diff", policy={}, playbook=RESTORE)
+    assert status != 0
+    assert changed(output) == {"leaf1": 0, "leaf2": 1, "localhost": 0}, output
+    assert "--limit 'all:!leaf1'" in " ".join(output.split())
+
+
+@pytest.mark.long
 def test_a_switch_that_cannot_be_restored_is_named_and_the_others_are_restored(fabric):
     before = fabric.sonic()
     assert fabric.play(policy=LOSSLESS)[0] == 0
