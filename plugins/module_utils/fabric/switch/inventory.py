@@ -141,8 +141,8 @@ def read_inventory(
         except FabricError as error:
             refused[name] = error
     errors = [*_link_errors(specs, refused.keys()), *(_host_errors(specs, hosts) if hosts is not None else ())]
-    for name, error in errors:
-        refused.setdefault(name, error)
+    for name, link_error in errors:
+        refused.setdefault(name, link_error)
     fabric = Fabric(_consistent_links(switches, specs, refused.keys()), switches)
     return Inventory([spec for name, spec in specs.items() if name not in refused], refused, fabric)
 
