@@ -16,7 +16,7 @@ import jsonpatch
 import pytest
 from eos_switch import Box
 from junos_switch import commit
-from messages import Mentions, raises
+from messages import Mentions
 from nvue_server import merge
 from nxos_switch import apply
 from planned_switches import planned_as_read
@@ -24,7 +24,6 @@ from refusals import refuses
 from sonic_configs import default_config
 from switches import OWN_ASICS
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
@@ -325,26 +324,6 @@ def test_without_any_readable_switch_nothing_is_planned():
     nothing = rollout.planned({**both("nothing"), "running": {"leaf1": "nothing", "leaf2": ""}}, True, False)
     assert (nothing["stages"], nothing["changes"], nothing["whole"]) == ([], {}, {})
     assert nothing["left_out"] == [Mentions("leaf1", "leaf2")]
-
-
-def test_devices_that_were_not_read_refuse_a_run_and_check_mode_plans_the_others():
-    asked = {**request("eos", EOS), "unread": ["gpu1", "leaf2"]}
-    shown = rollout.planned(asked, True, False)
-    assert [stage["switches"] for stage in shown["stages"]] == [["leaf1"]]
-    assert shown["left_out"] == [Mentions("2 of 3 devices", "gpu1", "leaf2", "all:!gpu1:!leaf2")]
-    for changes, check in ({}, False), ({"running": {}}, True):
-        with raises(FabricError, "gpu1", "leaf2"):
-            rollout.planned({**asked, **changes}, check, False)
-
-
-def test_check_mode_restores_the_other_switches_where_one_cannot_be_read():
-    asked = {**both("nothing"), "restore_path": None, "backup": both(EOS)["running"], "unread": ["leaf3"]}
-    shown = restore.restored(asked, True)
-    assert (shown["as_before"], shown["changes"]) == ({"leaf1": True, "leaf2": None}, {})
-    assert shown["left_out"] == [Mentions("1 of 3", "leaf3"), Mentions("leaf2", "all:!leaf2")]
-    for unread in ([], ["leaf3"]):
-        with raises(FabricError, "leaf3" if unread else "leaf2"):
-            restore.restored({**asked, "unread": unread}, False)
 
 
 def test_a_comparison_names_a_switch_that_cannot_be_read_beside_the_others():
