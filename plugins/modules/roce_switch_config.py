@@ -27,11 +27,12 @@ options:
       - V(compared) does both, and returns the differences.
       - V(planned) returns the stages in which the switches of O(running) and the NICs are changed to the policy, and
         the change of the first stage for each switch. Call it again before each stage, with the configurations that
-        were read after the previous one. It fails if the configuration of one switch cannot be read or changed to the
-        policy, because a stage is safe only if the state of all devices is known; in check mode, it plans the others
-        and returns RV(unread).
+        were read after the previous one. It fails if a device was not read, or the configuration of one switch cannot
+        be read or changed to the policy, because a stage is safe only if the state of all devices is known; in check
+        mode, it plans the others and returns RV(left_out).
       - V(restored) returns whether the switches of O(running) are again as in O(backup) or O(restore_path), and the
-        change that restores them, in all that a policy can change.
+        change that restores them, in all that a policy can change. It fails if one cannot be read; in check mode, it
+        compares the others and returns RV(left_out).
     type: str
     choices: [rendered, parsed, compared, planned, restored]
     default: rendered
@@ -107,6 +108,11 @@ options:
       For O(state=planned), the same NICs as M(sailloft.fleet.roce_host) predicts them in check mode. A list of names
       stands for C(roce_host_planned) of each.
     type: dict
+  unread:
+    description: For O(state=planned) and O(state=restored), the names of the switches and hosts that were not read.
+    type: list
+    elements: str
+    default: []
   done:
     description:
       - For O(state=planned), the name of the stage that was completed last.
@@ -207,7 +213,8 @@ parsed:
 differences:
   description: >-
     By switch, the differences from the policy; an empty list for a switch without differences. The only difference of a
-    switch whose configuration cannot be read, or for which the policy cannot be planned, is the reason.
+    switch whose configuration cannot be read, whose settings are not valid, or for which the policy cannot be planned,
+    is the reason.
   returned: O(state=compared)
   type: dict
   sample:
@@ -249,12 +256,13 @@ table:
   type: list
   elements: str
   sample: ["1. switches have their classes, queues and headroom: leaf1, spine1"]
-unread:
+left_out:
   description: >-
-    In check mode, the refusal of a run in which the configurations of these switches cannot be read or changed to the
-    policy; "" where all can.
-  returned: O(state=planned)
-  type: str
+    In check mode, the refusals of a run with O(unread) devices, or in which the configurations of some switches cannot
+    be read or changed; empty where there are none.
+  returned: O(state=planned) and O(state=restored)
+  type: list
+  elements: str
 unfinished:
   description:
     - C(path) is the directory of the last run beside O(backup_path) if that run did not finish, else "".
@@ -278,7 +286,7 @@ boot:
   returned: O(state=planned) and O(state=restored)
   type: dict
 as_before:
-  description: By switch, whether it is as in its backup.
+  description: By switch, whether it is as in its backup; null in check mode where its configuration cannot be read.
   returned: O(state=restored)
   type: dict
 not_held:
@@ -289,7 +297,7 @@ not_held:
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, restore, rollout
 
 STATES = ("rendered", "parsed", "compared", "planned", "restored")
 
@@ -309,6 +317,7 @@ def main() -> None:
             "backup_path": {"type": "path"},
             "nics": {"type": "dict"},
             "nics_wanted": {"type": "dict"},
+            "unread": {"type": "list", "elements": "str", "default": []},
             "done": {"type": "str"},
             "path": {"type": "path"},
         },
@@ -325,7 +334,7 @@ def main() -> None:
         "planned": lambda: rollout.planned(params, module.check_mode, module._diff),
         "parsed": lambda: configs.parsed(params),
         "compared": lambda: configs.compared(params),
-        "restored": lambda: rollout.restored(params, module.check_mode),
+        "restored": lambda: restore.restored(params, module.check_mode),
     }
     finish(module, states[params["state"]])
 

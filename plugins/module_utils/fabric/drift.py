@@ -8,18 +8,21 @@ textfile collector of node_exporter. They have no time: node_exporter adds node_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import CNP, RECEIVER, SENDER
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import wanted_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_inventory
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import first_failure
 
 NAME, TITLE = "fabric_drift", "Drift from the RoCE policy"
+OF_NICS = SENDER, RECEIVER, CNP  # the layers of the proof's claims about settings of NICs
 UNREAD = "unread"  # also the layer of the proof's claims about devices outside of the run
 PREFIX = "sailloft_fabric_drift"
 # node_exporter reads only files with this ending (collector/textfile.go).
@@ -29,7 +32,8 @@ ENDING = ".prom"
 def drift(params: Mapping[str, Any]) -> Proof:
     """Return the claims of ``prove``, those of NICs against ``nics_wanted``, and one that fails for each unread device.
 
-    These are in ``unread`` (reason by name), or ``prove`` cannot read their configurations; the others are compared.
+    These are in ``unread`` (reason by name), or ``prove`` cannot read them; the others are compared. A NIC is compared
+    with ``nics_wanted`` where ``prove`` has no failure about it: the same settings would be named twice.
 
     Raises FabricError for a policy or an inventory that is refused.
     """
@@ -39,40 +43,61 @@ def drift(params: Mapping[str, Any]) -> Proof:
         Claim(UNREAD, f"{device}: it was read", "its settings", None, False, "the device", _named(device, reason))
         for device, reason in sorted(unread.items())
     ]
-    claims += [claim for claim in proved if not (claim.layer == UNREAD and _devices(claim) & unread.keys())]
-    claims += _nic_claims(params["nics"], params["nics_wanted"])
+    claims += [claim for claim in _once(proved) if not (claim.layer == UNREAD and _devices(claim) & unread.keys())]
+    named = {_place(claim) for claim in claims if claim.holds is False and claim.layer in (UNREAD, *OF_NICS)}
+    claims += _nic_claims(params["nics"], params["nics_wanted"], named)
     return Proof(NAME, TITLE, NAME, claims)
 
 
 def _proved(params: Mapping[str, Any], running: Mapping[str, Any]) -> list[Claim]:
     """Return the claims of ``prove``, which needs at least one configuration. Raises FabricError."""
     if not running:
-        wanted_switches({**params, "hosts": None})  # refuses a wrong policy or inventory, as prove does
+        read_policy(params["policy"])  # refuses a wrong policy or inventory, as prove does
+        read_inventory(params["switches"], None, params["asics"])
         return []
     return prove({**params, "name": NAME, "running": running, "applications": None})[0].claims
+
+
+def _once(claims: Iterable[Claim]) -> Iterator[Claim]:
+    """Yield the claims without failures that are named already: a NIC fails as sender and as receiver."""
+    failures: set[str] = set()
+    for claim in claims:
+        failure = f"{claim.claim}: {claim.wanted!r}, {claim.seen!r}"
+        if claim.holds is not False or failure not in failures:
+            yield claim
+        if claim.holds is False:
+            failures.add(failure)
 
 
 def _named(device: str, reason: str) -> str:
     return reason if device in reason else f"{device}: {reason}"
 
 
-def _nic_claims(nics: Mapping[str, Any], nics_wanted: Mapping[str, Any]) -> list[Claim]:
-    """Return a claim for each setting of a NIC that roce_host would change, or one for a NIC without any."""
-    claims = []
+def _nic_claims(nics: Mapping[str, Any], nics_wanted: Mapping[str, Any], named: Collection[str]) -> Iterator[Claim]:
+    """Yield a claim for each setting of a NIC that roce_host would change, or one for a NIC without any.
+
+    ``named``: the NICs whose differences are named already, and the devices that were not read.
+    """
     for host, wanted_by_nic in nics_wanted.items():
         for nic, wanted in (wanted_by_nic or {}).items():
+            if host in named or f"{host} {nic}" in named:
+                continue
             seen = nics[host][nic]
             differing = [setting for setting in wanted if wanted[setting] != seen.get(setting)]
-            claims += [
-                compare("nic", f"{host} {nic}: {setting}", wanted[setting], seen.get(setting), "roce_nic_info")
-                for setting in differing
-            ] or [compare("nic", f"{host} {nic}: its settings", *2 * ("as the policy says",), "roce_nic_info")]
-    return claims
+            for setting in differing:
+                yield compare("nic", f"{host} {nic}: {setting}", wanted[setting], seen.get(setting), "roce_nic_info")
+            if not differing:
+                yield compare("nic", f"{host} {nic}: its settings", *2 * ("as the policy says",), "roce_nic_info")
+
+
+def _place(claim: Claim) -> str:
+    """Return the place of a claim: a device, a port or NIC, or a link; without its rail."""
+    return claim.claim.partition(": ")[0].partition(" (")[0]
 
 
 def _devices(claim: Claim) -> set[str]:
     """Return the devices of a claim, which begins with a device, a port ("leaf1 swp1, in"), or a link of two ports."""
-    return {end.split(" ")[0] for end in claim.claim.partition(": ")[0].split(" - ")}
+    return {end.split(" ")[0] for end in _place(claim).split(" - ")}
 
 
 def report(proof: Proof, devices: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff i
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import AS_PLANNED, FABRIC, Part, claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.hosts import read_hosts
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
@@ -24,19 +25,20 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     """Return the proof, and its first failure in a sentence ("" where it holds).
 
     The proof makes no claim about a device that was not read (a host that is none of the inventory's RoCE hosts, a
-    switch beyond --limit), and says so. A switch whose configuration was given and cannot be read, and one for which
-    the policy cannot be planned, fails. Raises FabricError.
+    switch beyond --limit), and says so. A device whose reading was given and cannot be read, and a switch for which the
+    policy cannot be planned, fails. Raises FabricError.
     """
     bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
     readings = configs.wanted_and_seen(bare)
     wanted = readings.wanted
     compared, running = configs.compare(readings), configs.running_texts(params["running"])
+    hosts = read_hosts(params["nics"], params["hosts"])
     claims_made = [
         Claim("unread", f"{name}: it was read", "its settings", None, False, SOURCE, str(error))
-        for name, error in readings.unread.items()
+        for name, error in {**readings.unread, **hosts.unread}.items()
     ]
     for name, differences in compared["differences"].items():
-        if name in readings.unread:
+        if name in readings.unread or name in readings.refused:  # claims of the path name the latter
             continue
         claim = f"{name}: its configuration"
         if not differences:
@@ -63,11 +65,11 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
         (difference["message"] for differences in compared["differences"].values() for difference in differences), ""
     )
     requested = {**params, "paths": [], "rdma_class": None, "thresholds": True}
-    parts = list(report.requested_parts(requested, with_changes=False))
-    read = {*readings.seen, *readings.refused, *params["nics"]}
+    parts = list(report.requested_parts(requested, with_changes=False, hosts=hosts))
+    read = {*readings.seen, *readings.refused, *hosts.nics}
     known_parts = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
     unread = {device for part in parts if part.layer != FABRIC for device in _devices(part)} - read
-    unread -= readings.unread.keys()
+    unread -= {*readings.unread, *hosts.unread}
     claims_made += claims(known_parts, "as read back")
     claims_made += [
         not_applicable("unread", f"{device}: RoCE's settings", AS_PLANNED, "as read back", f"{device} was not read")

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import jsonpatch
 from inventories import inventory
-from roce_path import nic
+from roce_path import nic, reading
 from sonic_configs import default_config
 from switches import OWN_ASICS, PORTS
 
@@ -39,7 +38,7 @@ def params(system: str, policy: dict[str, Any] | None = None, **changes: Any) ->
     given = policy if policy is not None else LOSSY if system == "linux" else {}
     switches = inventory(system, PORTS[system])
     wanted = plan(read_policy(given), read_switches(switches, asics=OWN_ASICS))
-    data = json.loads(json.dumps(asdict(nic(read_policy(given)))))
+    data = reading(nic(read_policy(given)))
     return {
         "name": "fabric",
         "policy": given,

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 from switches import port_qos
 
@@ -49,6 +50,12 @@ def nic(policy):
         buffer_bytes=(262144, *(159744 if each < len(qos.pfc) else 0 for each in range(7))),
         cable_m=5,
     )
+
+
+def reading(function, **changes):
+    """Return what roce_nic_info returns for a NIC, with ``changes``."""
+    card = {"speed_gbit_s": 400, "mac": None, "vfs": [], "vfs_unread": "", "uncovered": []}
+    return json.loads(json.dumps({**asdict(function), "cannot": {}, "gids": None, **card, **changes}))
 
 
 def at(values, place, value):

@@ -62,6 +62,22 @@ def test_a_setting_of_a_nic_that_a_run_would_change_differs():
     assert (claim.claim, claim.wanted, claim.seen) == ("gpu2 mlx5_0: forced_tos", 106, None)
 
 
+def test_a_difference_of_a_nic_is_named_once():
+    request = request_of()
+    request["nics"]["gpu2"]["mlx5_0"].update(trust="pcp", ip_mtu_bytes=1500)
+    told = [
+        claim.claim for claim in drift.drift(request).claims if claim.holds is False and "gpu2 mlx5_0: " in claim.claim
+    ]
+    assert [sum(fact in claim for claim in told) for fact in ("trust", "MTU", "ip_mtu_bytes")] == [1, 1, 0]
+
+
+def test_a_host_with_an_odd_reading_was_not_read():
+    request = request_of()
+    request["nics"]["gpu2"]["mlx5_0"]["pfc"] = "3"
+    assert failures(request) == {"gpu2": None}
+    assert drift.first(drift.drift(request), DEVICES) == f"1 of {len(DEVICES)} devices were not read"
+
+
 @pytest.mark.parametrize("how", ["unread", "unparsable"])
 def test_a_switch_that_was_not_read_fails_and_the_others_are_compared(how):
     request = request_of()

@@ -4,19 +4,22 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from messages import Mentions
+from messages import Mentions, raises
 from proof_requests import judged, params, running
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove, worse
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import wanted_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
@@ -170,3 +173,85 @@ def test_a_failure_of_a_configuration_is_named_before_one_of_a_path():
     request["running"]["leaf1"] = json.dumps(config)
     _proof, first = prove(request)
     assert first == "leaf1: Ethernet0: largest IP packet, in bytes: wanted 9100, seen 1500"
+
+
+def of_each_step(asked: dict[str, Any]) -> tuple[set[str], set[str], Any]:
+    """Return the devices with faults in the path, those with failed claims in the proof, and the plan in check mode."""
+    faults = report.checked({**asked, "paths": [], "rdma_class": None, "thresholds": True})["faults"]
+    failed = {claim.claim for claim in prove(asked)[0].claims if claim.holds is False}
+    shown = rollout.planned({**asked, **dict.fromkeys(("nics_wanted", "backup_path"))}, True, False)
+    return {fault["where"].split(" ")[0] for fault in faults}, {re.split("[: ]", claim)[0] for claim in failed}, shown
+
+
+def set_up_port(settings: dict[str, Any], change: str) -> None:
+    """Make a mistake in the variables of leaf1, as to its link to spine1."""
+    port = next(port for port, each in settings["ports"].items() if "switch" in each["peer"])
+    if change == "port":
+        settings["ports"]["nonesuch"] = settings["ports"].pop(port)
+    elif change == "far port":
+        settings["ports"][port]["peer"]["port"] = "Ethernet33/1"
+    else:
+        settings["ports"][port]["speed_gbit_s"] = {"speed": 399, "speed of one end": 200}[change]
+
+
+@pytest.mark.parametrize(
+    ("change", "devices"),
+    [
+        ("asic", {"leaf1"}),
+        ("system", {"leaf1"}),
+        ("port", {"leaf1"}),
+        ("speed", {"leaf1"}),
+        ("speed of one end", {"leaf1", "spine1"}),
+        ("far port", {"leaf1", "spine1"}),
+    ],
+)
+def test_a_mistake_in_the_variables_of_one_switch_concerns_only_it(change, devices, tmp_path):
+    asked = copy.deepcopy(params("eos"))
+    leaf = asked["switches"]["leaf1"]
+    if change in leaf:
+        leaf[change] = "nonesuch"
+    else:
+        set_up_port(leaf, change)
+    path, proof, shown = of_each_step(asked)
+    assert (path, proof) == (devices, devices)
+    assert any(claim.holds and claim.claim.startswith("leaf2") for claim in prove(asked)[0].claims)
+    assert shown["left_out"] == [Mentions(*devices, "--limit")]
+    compared = configs.compared(asked)["differences"]
+    assert {name for name, found in compared.items() if found} == devices
+    with raises(FabricError, *devices):
+        rollout.planned({**asked, "nics_wanted": {}, "backup_path": str(tmp_path)}, False, False)
+    asked["running"] = {"leaf2": asked["running"]["leaf2"]}
+    assert rollout.planned({**asked, "nics_wanted": {}, "backup_path": None}, False, False)["left_out"] == []
+
+
+def test_a_nic_at_two_ports_concerns_their_switches():
+    asked = copy.deepcopy(params("eos"))
+    for settings in asked["switches"]["leaf2"]["ports"].values():
+        if "host" in settings["peer"]:
+            settings["peer"] = {"host": "gpu1", "port": "mlx5_0"}
+    path, proof, _shown = of_each_step(asked)
+    assert path >= {"leaf1", "leaf2"}
+    assert proof >= {"leaf1", "leaf2"}
+
+
+@pytest.mark.parametrize("change", [{"switches": {}}, {"asics": {"own": {}}}, {"policy": {"nonesuch": 1}}])
+def test_what_concerns_the_whole_fabric_is_refused(change):
+    with pytest.raises(FabricError):
+        prove({**params("eos"), **change})
+
+
+@pytest.mark.parametrize("odd", [None, 5, [5], {"mlx5_0": None}, {"mlx5_0": {"name": "mlx5_0"}}, "speed", "inventory"])
+def test_an_odd_reading_concerns_its_host(odd):
+    asked = copy.deepcopy(params("eos"))
+    nic = copy.deepcopy(asked["nics"]["gpu2"]["mlx5_0"])
+    asked["nics"]["gpu2"] = {"mlx5_0": {**nic, "speed_gbit_s": "400"}} if odd == "speed" else odd
+    if odd == "inventory":
+        asked["nics"]["gpu2"], asked["hosts"] = {"mlx5_0": nic}, {"gpu2": ["mlx5_0"]}
+    proof, first = prove(asked)
+    assert [(claim.claim, claim.reason) for claim in proof.claims if claim.holds is False] == [
+        ("gpu2: it was read", Mentions("gpu2"))
+    ]
+    assert first == Mentions("gpu2")
+    assert any(claim.holds and claim.claim.startswith("gpu1 mlx5_0: ") for claim in proof.claims)
+    path = report.checked({**asked, "paths": [], "rdma_class": None, "thresholds": True})
+    assert {fault["where"].split(" ")[0] for fault in path["faults"]} == {"gpu2"}

@@ -9,7 +9,14 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Ecn,
+    Headroom,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
 
 SHOWN_PORTS = 3
 UNKNOWN_ECN = "unknown_ecn"  # field of Queue that only a marking without known bytes has
@@ -129,7 +136,7 @@ def port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str]) 
         if port_field.name in TABLES or port_field.name in BY_NUMBER:
             yield from _table(port_field.name, wanted_value, seen_value, unused.get(port_field.name, ()))
         elif port_field.name != "cable_m" or wanted_value is not None:  # most systems are not given a cable length
-            yield field_title(port_field.name), _text(wanted_value), _text(seen_value)
+            yield (field_title(port_field.name), *_texts(wanted_value, seen_value))
     if unused:
         names = [f"{field_title(field)} {format_ranges(numbers)}" for field, numbers in unused.items()]
         yield UNUSED, "none", "; ".join(names)
@@ -161,7 +168,18 @@ def _table(field: str, wanted: Any, seen: Any, unused: Collection[int]) -> Itera
     for (wanted_entry, seen_entry), numbers in sorted(
         numbers_by_change.items(), key=lambda change: _same_strictness(*change[0])
     ):
-        yield f"{field_title(field)} {format_ranges(numbers)}", _text(wanted_entry), _text(seen_entry)
+        yield (f"{field_title(field)} {format_ranges(numbers)}", *_texts(wanted_entry, seen_entry))
+
+
+def _texts(wanted: Any, seen: Any) -> tuple[str, str]:
+    """Return two values in words; of two headrooms or watchdogs the numbers that differ."""
+    if isinstance(wanted, (Headroom, Watchdog)) and type(seen) is type(wanted):
+        names = [item.name for item in fields(wanted) if getattr(wanted, item.name) != getattr(seen, item.name)]
+        wanted_text, seen_text = (
+            ", ".join(f"{name} {getattr(value, name)}" for name in names) for value in (wanted, seen)
+        )
+        return wanted_text, seen_text
+    return _text(wanted), _text(seen)
 
 
 def _text(value: Any) -> str:

@@ -14,14 +14,16 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import vfs_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.hosts import NicsByHost
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
 NO_PATH = "what it sends was checked on no hop"
 NO_NICS = "see 'rdma link' on it, or take it out of roce_hosts"
 UNLINKED = "name it as the peer of its switch's port in roce_switch_ports, or leave it out of roce_host_nics"
+VF_ADDRESSES = "give them addresses with derive_addresses in gpu_host_sriov"
+GUEST_HOST = f"if it is a guest, name its hypervisor in gpu_guest_host; if not, {VF_ADDRESSES}"
 UNREAD_GUEST = "put it into roce_hosts, and name it in --limit"
 
 
@@ -34,12 +36,12 @@ class Carrier:
 
 
 class GuestPorts:
-    """The ports of NICs that are no end of the fabric's links, as far as they are known.
+    """The ports of VFs, and of whole NICs of guests that are no end of the fabric's links, as far as they are known.
 
-    ``guests``: the hypervisor of each guest. ``readings``: the NICs of each host as roce_nic_info returns them.
+    ``guests``: the hypervisor of each guest.
     """
 
-    def __init__(self, fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, fabric: Fabric, guests: Mapping[str, str], readings: NicsByHost) -> None:
         self._fabric = fabric
         self._guests = guests
         self._readings = readings
@@ -47,32 +49,33 @@ class GuestPorts:
         self.carriers: dict[End, Carrier] = {}
         self.unknown: dict[End, str] = {}
 
-    def with_port(self, end: End, seen: Seen, physical_functions: Mapping[End, Seen]) -> Seen:
-        """Return a VF with its physical function as parent, where that is known; any other NIC as it is.
+    def with_port(self, end: End) -> Seen:
+        """Return a NIC as it was read; a VF with its physical function as parent, where that is known.
 
-        The port of a NIC that is no end of a link is recorded in ``carriers``, or in ``unknown`` why it is not known.
+        The port of a VF, or of a guest's NIC that is no end of a link, is recorded in ``carriers``, or in ``unknown``
+        why it is not known.
         """
-        is_end = end in self._fabric.peer
-        if not seen.nic.is_vf and (is_end or end.device not in self._guests):
+        seen = self._readings[end.device][end.port].seen
+        if not seen.nic.is_vf and (end in self._fabric.peer or end.device not in self._guests):
             return seen
         carrier = self._carrier_of_vf(end) if seen.nic.is_vf else self._carrier_of_whole(end)
-        if isinstance(carrier, Carrier):
-            self.carriers[end] = carrier
-        if isinstance(carrier, Carrier) and carrier.vf is not None:
-            parent = physical_functions[carrier.port].nic
-            return replace(seen, parent=parent, nic=replace(seen.nic, may_mark=parent.trust == "dscp"))
-        if isinstance(carrier, str) and not is_end:
+        if isinstance(carrier, str):
             self.unknown[end] = f"not known beyond {end.port} at {end.device}: {carrier}"
-        return seen
+            return seen
+        self.carriers[end] = carrier
+        if carrier.vf is None:
+            return seen
+        parent = self._readings[carrier.port.device][carrier.port.port].seen.nic
+        return replace(seen, parent=parent, nic=replace(seen.nic, may_mark=parent.trust == "dscp"))
 
     def _carrier_of_whole(self, end: End) -> Carrier | str:
         """Return the port of a whole NIC of a guest, or why it is not known."""
         hypervisor = self._guests[end.device]
-        mac = self._readings[end.device][end.port].get("mac")
+        mac = self._readings[end.device][end.port].mac
         matching = [
             Carrier(End(hypervisor, name), None)
             for name, reading in self._readings.get(hypervisor, {}).items()
-            if mac and reading.get("mac") == mac and not reading.get("is_vf")
+            if mac and reading.mac == mac and not reading.seen.nic.is_vf
         ]
         if len(matching) == 1 and matching[0].port in self._fabric.peer:
             return matching[0]
@@ -86,20 +89,23 @@ class GuestPorts:
         hypervisor = self._guests.get(end.device, end.device)
         if hypervisor not in self._readings:
             return f"the NICs of its hypervisor {hypervisor} were not read; put it into roce_hosts"
-        mac = self._readings[end.device][end.port].get("mac")
+        mac = self._readings[end.device][end.port].mac
         matching = [carrier for carrier in self._vfs_of(hypervisor) if mac and carrier.vf and carrier.vf.mac == mac]
         if len(matching) != 1:
             reasons = "; ".join(
-                f"the VFs of {name}: {nic['vfs_unread']}"
+                f"the VFs of {name}: {nic.vfs_unread}"
                 for name, nic in self._readings[hypervisor].items()
-                if nic.get("vfs_unread")
+                if nic.vfs_unread
             )
             return reasons or (
-                f"{len(matching) or 'no'} VFs of {hypervisor} have its MAC {mac}; give them addresses with "
-                "derive_addresses in gpu_host_sriov"
+                f"{len(matching) or 'no'} VFs of {hypervisor} have its MAC {mac}; "
+                + (GUEST_HOST if hypervisor == end.device and not matching else VF_ADDRESSES)
             )
-        if matching[0].port not in self._fabric.peer:
-            return f"no switch's port has its physical function {matching[0].port} as its peer in roce_switch_ports"
+        port = matching[0].port
+        if end in self._fabric.peer:
+            return f"a switch's port has this VF as its peer in roce_switch_ports; name {port}, which has the cable"
+        if port not in self._fabric.peer:
+            return f"no switch's port has its physical function {port} as its peer in roce_switch_ports"
         return matching[0]
 
     def _vfs_of(self, hypervisor: str) -> list[Carrier]:
@@ -107,7 +113,7 @@ class GuestPorts:
             self._vfs[hypervisor] = [
                 Carrier(End(hypervisor, name), vf)
                 for name, reading in self._readings[hypervisor].items()
-                for vf in vfs_of(f"host {hypervisor}: NIC {name}", reading)
+                for vf in reading.vfs
             ]
         return self._vfs[hypervisor]
 
@@ -123,7 +129,7 @@ def read_guests(guests: Mapping[str, Any] | None) -> dict[str, str]:
     return hypervisors
 
 
-def unread_guests(fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def unread_guests(fabric: Fabric, guests: Mapping[str, str], readings: NicsByHost) -> Iterator[tuple[str, str]]:
     """Yield the guests on the fabric's hosts whose NICs were not read, each with the reason.
 
     None of ``unknown_nics``, whose hypervisor has NICs for them.
@@ -135,7 +141,7 @@ def unread_guests(fabric: Fabric, guests: Mapping[str, str], readings: Mapping[s
 
 
 def unknown_nics(
-    fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any], known: Collection[End]
+    fabric: Fabric, guests: Mapping[str, str], readings: NicsByHost, known: Collection[End]
 ) -> Iterator[tuple[str, Claim]]:
     """Yield what sends in no path, although it is of a host that was read: its place, and the finding.
 
@@ -153,10 +159,10 @@ def unknown_nics(
             yield hypervisor, fault(claim, "its NICs", None, f"{NO_PATH}; {UNREAD_GUEST}")
 
 
-def _gives_nics(fabric: Fabric, hypervisor: str, readings: Mapping[str, Any]) -> bool:
+def _gives_nics(fabric: Fabric, hypervisor: str, readings: NicsByHost) -> bool:
     """Return true for a host that was read and has VFs, or lacks a NIC that a link has: its guests may have them."""
     nics = readings.get(hypervisor)
     if nics is None:
         return False
     linked = {near.port for _device, near, _far in fabric.neighbours.get(hypervisor, ())}
-    return bool(linked - set(nics)) or any(nic.get("vfs") or nic.get("vfs_unread") for nic in nics.values())
+    return bool(linked - set(nics)) or any(nic.vfs or nic.vfs_unread for nic in nics.values())

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -19,10 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest, read_nics
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     SENDER,
     Checker,
@@ -40,6 +37,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests 
     unknown_nics,
     unread_guests,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.hosts import (
+    READABLE_NICS,
+    HostReadings,
+    port_findings,
+    read_hosts,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
@@ -53,12 +56,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import (
     HOST,
     SwitchSpec,
-    links_of,
-    read_switches,
+    read_inventory,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import (
-    LINE_RATE,
-    LINE_RATE_WRONG,
     UNKNOWN,
     problems,
 )
@@ -68,11 +68,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
 
 SOURCE = "as read back"
-NO_SPEED = "the driver shows no speed: the link is down, or has none"
-COVERED = "each active port of the card is a NIC of the inventory"
-UNCOVERED = "NCCL uses all active RDMA devices, and these have no policy; add them to roce_host_nics, or take them down"
-RAIL, STRAY = "its cable is at a switch of its rail", "its flows share switches with another rail, or take a longer way"
-NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left to its driver"
 
 
 def checked(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,53 +101,64 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def requested_parts(params: Mapping[str, Any], with_changes: bool = True) -> Iterator[Part]:
+def requested_parts(
+    params: Mapping[str, Any], with_changes: bool = True, hosts: HostReadings | None = None
+) -> Iterator[Part]:
     """Return all parts of the paths that the module's ``params`` request, in their order. Raises FabricError.
 
     ``with_changes``: also what the policy would still change on a switch whose terms of ``qos`` are as planned.
+    ``hosts``: those of ``params``, where they are read already.
     """
     policy = read_policy(params["policy"])
-    specs = read_switches(params["switches"], None, params["asics"])
-    fabric = Fabric(links_of(specs), [spec.name for spec in specs])
+    paths = [_ends(number, path) for number, path in enumerate(params["paths"])]
+    inventory = read_inventory(params["switches"], None, params["asics"])
+    fabric = inventory.fabric
     switches, unread = parse_readable(params["running"], params["switches"])
-    planned, refused = plan_possible(policy, specs, buffers_of(switches))
+    planned, unplanned = plan_possible(policy, inventory.specs, buffers_of(switches))
+    hosts = read_hosts(params["nics"], params["hosts"]) if hosts is None else hosts
     guests = read_guests(params.get("guests"))
-    hosts, guest_ports = _with_ports(fabric, guests, params["nics"], _hosts(params, guests))
+    guest_ports = GuestPorts(fabric, guests, hosts.nics)
+    path_hosts = _path_hosts(params, guests, hosts, guest_ports)
     rails = Rails(fabric, {end: carrier.port for end, carrier in guest_ports.carriers.items()})
     running = params["running"] if with_changes and params["thresholds"] else {}
-    undoing = _undoing(specs, switches, planned, refused, running)
-    undoing.update(_ports_of_nics(specs, params["nics"]))
-    for end, switch, rail_leaves in rails.strays():
-        undoing.setdefault(end, []).append(fault(RAIL, fold(rail_leaves), switch, STRAY))
-    for leaf, hosts_by_nic in rails.undecided():
-        undoing.setdefault(End(leaf, ""), []).append(_undecided(hosts_by_nic))
-    for name, error in unread.items():
-        undoing[End(name, "")] = [fault(READABLE, "all of it", error.cause, UNKNOWN)]
+    undoing: dict[End, list[Claim]] = {}
+    for end, finding in (
+        *_unplannable(switches, {**inventory.refused, **unplanned}),
+        *_undoing(inventory.specs, switches, planned, running),
+        *port_findings(inventory.specs, hosts.nics),
+        *rails.findings(),
+        *((End(name, ""), fault(READABLE, "all of it", error.cause, UNKNOWN)) for name, error in unread.items()),
+    ):
+        undoing.setdefault(end, []).append(finding)
     seen = ReadBack(
-        hosts,
+        path_hosts,
         _share_equal_ports(switches),
         planned if params["thresholds"] else {},
         undoing,
         guest_ports.carriers,
         {
             **guest_ports.unknown,
-            **{End(guest, ""): reason for guest, reason in unread_guests(fabric, guests, params["nics"])},
+            **{End(guest, ""): reason for guest, reason in unread_guests(fabric, guests, hosts.nics)},
         },
-        _requests(specs, params["hosts"], params["nics"]) if params["thresholds"] else {},
+        _requests(inventory.specs, hosts.requests) if params["thresholds"] else {},
     )
+    on_paths = {end.device for ends in paths for end in ends}
+    for name, error in hosts.unread.items():
+        if not paths or name in on_paths:
+            yield Part(SENDER, name, (fault(READABLE_NICS, "all of it", str(error), UNKNOWN),))
     for rdma in _classes(policy, params["rdma_class"]):
-        for part in _parts(fabric, params["paths"], Checker(policy, rdma, seen)):
+        for part in _parts(fabric, paths, Checker(policy, rdma, seen)):
             rail = rails.title(part.where)
             yield part._replace(rail=rail) if rail else part
-    if not params["paths"]:
+    if not paths:
         known = {*guest_ports.carriers, *guest_ports.unknown}
-        for place, finding in unknown_nics(fabric, guests, params["nics"], known):
+        for place, finding in unknown_nics(fabric, guests, hosts.nics, known):
             yield Part(SENDER, place, (finding,))
 
 
-def _parts(fabric: Fabric, paths: list[Any], checker: Checker) -> Iterator[Part]:
-    for number, path in enumerate(paths):
-        yield from follow(fabric, *_ends(number, path), checker)
+def _parts(fabric: Fabric, paths: list[tuple[End, End]], checker: Checker) -> Iterator[Part]:
+    for start, goal in paths:
+        yield from follow(fabric, start, goal, checker)
     if not paths:
         yield from survey(fabric, checker)
     yield deadlock(fabric, checker)
@@ -168,38 +174,36 @@ def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
     return f"{faults[0]}: {faults[0].reason}{more_faults}"
 
 
-def _undoing(
-    specs: list[SwitchSpec],
-    switches: Mapping[str, Switch],
-    planned: Mapping[str, Switch],
-    refused: Mapping[str, FabricError],
-    running: Mapping[str, Any],
-) -> dict[End, list[Claim]]:
-    """Return what can undo the policy, by switch and port; of the whole switch by switch and "".
+def _unplannable(switches: Mapping[str, Switch], refused: Mapping[str, FabricError]) -> Iterator[tuple[End, Claim]]:
+    """Yield the switches that were read and for which the policy cannot be planned."""
+    for name, error in refused.items():
+        if name in switches:
+            yield End(name, ""), fault(PLANNABLE, "a plan", str(error), UNKNOWN)
 
-    ``planned``: the switches for which the policy can be planned; ``refused``: why it cannot for the others.
-    ``running``: the texts to compare with the plan in settings that the terms of ``qos`` do not distinguish, unless one
-    is the plan itself, which lacks what the image has.
+
+def _undoing(
+    specs: list[SwitchSpec], switches: Mapping[str, Switch], planned: Mapping[str, Switch], running: Mapping[str, Any]
+) -> Iterator[tuple[End, Claim]]:
+    """Yield what can undo the policy, by switch and port; of the whole switch by switch and "".
+
+    ``planned``: the switches for which the policy can be planned. ``running``: the texts to compare with the plan in
+    settings that the terms of ``qos`` do not distinguish, unless one is the plan itself, which lacks what the image
+    has.
     """
-    faults: dict[End, list[Claim]] = {}
     for spec in specs:
         seen = switches.get(spec.name)
         if seen is None:
             continue
-        if spec.name in refused:
-            finding = fault(PLANNABLE, "a plan", refused[spec.name].cause, UNKNOWN)
-            faults[End(spec.name, "")] = [finding]
         for ports, *texts in problems(seen, spec.speeds_gbit_s, planned.get(spec.name)):
             for port in ports or ("",):
-                faults.setdefault(End(spec.name, port), []).append(fault(*texts))
+                yield End(spec.name, port), fault(*texts)
         text = running.get(spec.name)
         if text is None or spec.name not in planned or _is_rendered(text, planned[spec.name], spec):
             continue
         if not differences(planned[spec.name], seen, spec.system.not_held):
             for change in left_to_change(planned, running_texts({spec.name: text}), spec.name):
                 finding = fault(change["what"], change["wanted"], change["seen"], "the plan does not hold without it")
-                faults.setdefault(End(spec.name, ""), []).append(finding)
-    return faults
+                yield End(spec.name, ""), finding
 
 
 def _is_rendered(text: str, planned: Switch, spec: SwitchSpec) -> bool:
@@ -207,35 +211,6 @@ def _is_rendered(text: str, planned: Switch, spec: SwitchSpec) -> bool:
         return text == spec.system.render(planned)
     except FabricError:  # left_to_change names it
         return False
-
-
-def _ports_of_nics(specs: list[SwitchSpec], nics: Mapping[str, Any]) -> dict[End, list[Claim]]:
-    """Return NICs whose link has another speed than the inventory says, or whose card has ports without the policy."""
-    findings: dict[End, list[Claim]] = {}
-    for spec in specs:
-        for port in spec.ports.values():
-            peer = port.peer
-            reading = (nics.get(peer.name) or {}).get(peer.port) if peer and peer.kind == HOST else None
-            if not peer or not isinstance(reading, Mapping):
-                continue
-            end, wanted = End(peer.name, peer.port), f"{port.speed_gbit_s} Gbit/s"
-            speed = reading.get("speed_gbit_s", port.speed_gbit_s)
-            if speed is None:
-                findings.setdefault(end, []).append(unseen(LINE_RATE, wanted, NO_SPEED))
-            elif speed != port.speed_gbit_s:
-                texts = LINE_RATE, wanted, f"{speed} Gbit/s", LINE_RATE_WRONG
-                findings.setdefault(end, []).append(fault(*texts))
-            uncovered = [name for name in reading.get("uncovered") or () if name not in nics[peer.name]]
-            if uncovered:
-                findings.setdefault(end, []).append(fault(COVERED, "none", uncovered, UNCOVERED))
-    return findings
-
-
-def _undecided(hosts_by_nic: Mapping[str, list[str]]) -> Claim:
-    cables = "; ".join(f"{nic} of {fold(hosts)}" for nic, hosts in hosts_by_nic.items())
-    count = max(map(len, hosts_by_nic.values()))
-    consequence = f"its rail cannot be told: {count} of {2 * count} hosts are cabled otherwise than the others; {STRAY}"
-    return fault("most of its hosts have the same NICs at it", "the same NICs", cables, consequence)
 
 
 def _share_equal_ports(seen: Mapping[str, Switch]) -> dict[str, Switch]:
@@ -273,82 +248,39 @@ def _ends(number: int, path: Any) -> tuple[End, End]:
     return ends[0], ends[1]
 
 
-def _hosts(params: Mapping[str, Any], guests: Mapping[str, str]) -> dict[str, PathHost]:
+def _path_hosts(
+    params: Mapping[str, Any], guests: Mapping[str, str], hosts: HostReadings, guest_ports: GuestPorts
+) -> dict[str, PathHost]:
     """Return the hosts that were read. A hypervisor without applications is not asked for them: its guests send."""
-    nics, applications, inventory = params["nics"], params["applications"], params["hosts"]
+    applications = params["applications"]
     for name in applications or ():
-        if name not in nics:
+        if name not in params["nics"]:
             raise FabricError(
                 f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
             )
-    nics_read: dict[str, Seen] = {}
     hypervisors = {*guests.values()}
-    hosts = {}
-    for name, nics_of_host in nics.items():
-        sending = tuple(_application(f"host {name}", data) for data in (applications or {}).get(name) or ())
-        hosts[name] = PathHost(
-            {
-                nic: seen_of(f"host {name}: NIC {nic}", data, nics_read, _shared_buffer_reason(inventory, name, nic))
-                for nic, data in Settings(FabricError, f"host {name}", nics_of_host).data.items()
-            },
+    path_hosts = {}
+    for name, nics in hosts.nics.items():
+        settings = Settings(FabricError, f"host {name}", {"applications": (applications or {}).get(name)})
+        sending = tuple(_application(f"host {name}", data) for data in settings.value("applications", values.items, ()))
+        path_hosts[name] = PathHost(
+            {nic: guest_ports.with_port(End(name, nic)) for nic in nics},
             None if applications is None or (not sending and name in hypervisors) else sending,
         )
-    return hosts
+    return path_hosts
 
 
-def _with_ports(
-    fabric: Fabric, guests: Mapping[str, str], readings: Mapping[str, Any], hosts: Mapping[str, PathHost]
-) -> tuple[dict[str, PathHost], GuestPorts]:
-    """Return the hosts, whose VFs have their physical functions, and what is known of the ports of these."""
-    guest_ports = GuestPorts(fabric, guests, readings)
-    physical_functions = {End(name, nic): seen for name, host in hosts.items() for nic, seen in host.nics.items()}
-    return {
-        name: replace(
-            host,
-            nics={
-                nic: guest_ports.with_port(End(name, nic), seen, physical_functions) for nic, seen in host.nics.items()
-            },
-        )
-        for name, host in hosts.items()
-    }, guest_ports
-
-
-def _requests(
-    specs: list[SwitchSpec], inventory: Mapping[str, Any] | None, nics: Mapping[str, Any]
-) -> dict[End, NicRequest]:
-    """Return the speed and cable of NICs: as the inventory has them, else those of the port at the other end.
-
-    Raises FabricError.
-    """
+def _requests(specs: list[SwitchSpec], inventory: Mapping[End, NicRequest]) -> dict[End, NicRequest]:
+    """Return the speed and cable of NICs: as the inventory has them, else those of the port at the other end."""
     requests = {
         End(port.peer.name, port.peer.port): NicRequest(port.speed_gbit_s, port.cable_m)
         for spec in specs
         for port in spec.ports.values()
         if port.peer and port.peer.kind == HOST
     }
-    read: dict[str, dict[str, NicRequest]] = {}  # by text: hosts of a fleet are alike
-    for host in nics:
-        settings = (inventory or {}).get(host)
-        if settings:
-            text = repr(settings)
-            if text not in read:
-                read[text] = _read_nics(host, settings)
-            requests.update({End(host, nic): request for nic, request in read[text].items()})
+    requests.update(inventory)
     distinct: dict[NicRequest, NicRequest] = {}
     return {end: distinct.setdefault(request, request) for end, request in requests.items()}
-
-
-def _read_nics(host: str, settings: Any) -> dict[str, NicRequest]:
-    try:
-        return read_nics(settings)
-    except FabricError as error:
-        raise FabricError(f"host {host}: {error.subject}", error.cause, error.remedy) from error
-
-
-def _shared_buffer_reason(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str | None:
-    """Return the reason why a NIC's lossless priorities need no ingress buffer of their own, or None."""
-    settings = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
-    return None if (settings or {}).get("cable_m") is not None else NO_CABLE
 
 
 def _application(subject: str, settings: Any) -> Application:

@@ -21,7 +21,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import (
+    Inventory,
+    read_inventory,
+    read_switches,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import (
     idle_link_remarks,
@@ -41,8 +45,8 @@ PLANNABLE = "the policy can be planned for it"
 class Readings(NamedTuple):
     """A fabric as the policy wants it, as read, and what describes it.
 
-    ``seen``: the switches that were read and planned. The others: why they were not read (``unread``), or why the
-    policy cannot be planned for them (``refused``).
+    ``seen``: the switches that were read and planned. The others that were given: why they were not read (``unread``),
+    or why the policy cannot be planned for them, or their inventory is not valid (``refused``).
     """
 
     wanted: dict[str, Switch]
@@ -50,7 +54,7 @@ class Readings(NamedTuple):
     unread: dict[str, FabricError]
     refused: dict[str, FabricError]
     policy: Policy
-    specs: list[SwitchSpec]
+    inventory: Inventory
 
 
 def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
@@ -128,15 +132,17 @@ def parse_readable(
 ) -> tuple[dict[str, Switch], dict[str, FabricError]]:
     """Parse running configurations as ``parse_running``; return those that can be read, and why the others cannot.
 
-    Raises FabricError for a switch without a known system.
+    Raises FabricError for a switch that is not in ``switches``.
     """
     parsed_switches: dict[str, Switch] = {}
     unread: dict[str, FabricError] = {}
     for name, running_text in running.items():
-        settings = Settings(FabricError, f"switch {name}", switches.get(name, {})).data
-        system = _system(settings.get("system"), name)
-        text, buffer = _text(name, running_text), settings.get("queue_buffer_bytes")
+        if name not in switches:
+            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
         try:
+            settings = Settings(FabricError, f"switch {name}", switches[name]).data
+            system = _system(settings.get("system"), name)
+            text, buffer = _text(name, running_text), settings.get("queue_buffer_bytes")
             if system.parse_sized is not None and isinstance(buffer, int):
                 parsed_switches[name] = system.parse_sized(text, name, buffer)
             else:
@@ -204,29 +210,24 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
 
 def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
     """Return the QoS that the policy gives all switches, by name. Raises FabricError."""
-    return plan(read_policy(params["policy"]), _specs(params))
-
-
-def _specs(params: Mapping[str, Any]) -> list[SwitchSpec]:
-    return read_switches(params["switches"], params["hosts"], params["asics"])
+    return plan(read_policy(params["policy"]), read_switches(params["switches"], params["hosts"], params["asics"]))
 
 
 def wanted_and_seen(params: Mapping[str, Any]) -> Readings:
     """Return the QoS that the policy gives all switches, and that of the running configurations. Raises FabricError."""
     running = running_texts(params["running"])
-    policy, specs = read_policy(params["policy"]), _specs(params)
-    for name in running:
-        if name not in params["switches"]:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+    policy = read_policy(params["policy"])
+    inventory = read_inventory(params["switches"], params["hosts"], params["asics"])
     seen, unread = parse_readable(running, params["switches"])
-    wanted, refused = plan_possible(policy, specs, buffers_of(seen))
+    wanted, unplanned = plan_possible(policy, inventory.specs, buffers_of(seen))
+    refused = {**inventory.refused, **unplanned}
     return Readings(
         wanted,
         {name: switch for name, switch in seen.items() if name in wanted},
         unread,
         {name: refused[name] for name in seen if name in refused},
         policy,
-        specs,
+        inventory,
     )
 
 

@@ -1,17 +1,20 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the inventory's switches and their links, and refuse invalid ones before anything is planned."""
+"""Read the inventory's switches and their links, and refuse invalid ones before anything is planned.
+
+An error of one switch, or of a link, concerns the switches whose variables have it: the others can be planned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
@@ -87,35 +90,64 @@ class SwitchSpec:
         return self.system.held_cable_m(cable_m)
 
 
+class Inventory(NamedTuple):
+    """The valid switches, and why the others are not, by name.
+
+    ``fabric``: the links of all switches, as far as those of switches that are not valid can be read. They contradict
+    no link of a valid one.
+    """
+
+    specs: list[SwitchSpec]
+    refused: dict[str, FabricError]
+    fabric: Fabric
+
+
 def read_switches(
     switches: Mapping[str, Any],
     hosts: Mapping[str, Any] | None = None,
     asics: Any = None,
     systems: Mapping[str, SwitchSystem] | None = None,
 ) -> list[SwitchSpec]:
+    """Return the switches of ``read_inventory``. Raises FabricError for the first error."""
+    inventory = read_inventory(switches, hosts, asics, systems)
+    for error in inventory.refused.values():
+        raise error
+    return inventory.specs
+
+
+def read_inventory(
+    switches: Mapping[str, Any],
+    hosts: Mapping[str, Any] | None = None,
+    asics: Any = None,
+    systems: Mapping[str, SwitchSystem] | None = None,
+) -> Inventory:
     """Return the inventory's switches, in its order, each checked alone and against the others.
 
     ``switches``: name -> system, asic, ports, headroom and queue_buffer_bytes, each as in the variable of that name
     (roce_switch_system, ...). ``hosts``: name -> roce_host_nics of all hosts, None for a host without that variable. If
-    ``hosts`` is None, the hosts at the far ends are not checked. ``asics``: roce_asics. Raises FabricError for the
-    first error.
+    ``hosts`` is None, the hosts at the far ends are not checked. ``asics``: roce_asics. Raises FabricError for an error
+    that is not that of one switch or link.
     """
     if not isinstance(switches, Mapping) or not switches:
         raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
     known_asics = read_asics(asics)
-    specs = {
-        name: _read_switch(name, data, known_asics, SYSTEMS if systems is None else systems)
-        for name, data in switches.items()
-    }
-    _check_links(specs)
-    if hosts is not None:
-        _check_hosts(specs, hosts)
-    return list(specs.values())
+    specs: dict[str, SwitchSpec] = {}
+    refused: dict[str, FabricError] = {}
+    for name, data in switches.items():
+        if values.FORBIDDEN.search(str(name)):
+            raise FabricError(f"switch {name!r}", "its name has a character that cannot be printed", "remove it")
+        try:
+            specs[name] = _read_switch(name, data, known_asics, SYSTEMS if systems is None else systems)
+        except FabricError as error:
+            refused[name] = error
+    errors = [*_link_errors(specs, refused.keys()), *(_host_errors(specs, hosts) if hosts is not None else ())]
+    for name, link_error in errors:
+        refused.setdefault(name, link_error)
+    fabric = Fabric(_consistent_links(switches, specs, refused.keys()), switches)
+    return Inventory([spec for name, spec in specs.items() if name not in refused], refused, fabric)
 
 
 def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, SwitchSystem]) -> SwitchSpec:
-    if values.FORBIDDEN.search(str(name)):
-        raise FabricError(f"switch {name!r}", "its name has a character that cannot be printed", "remove it")
     record = Settings(FabricError, f"switch {name}", data)
     record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
     system_name = record.data.get("system")
@@ -221,89 +253,115 @@ def _read_headroom(record: Settings) -> dict[tuple[int, int], int]:
     return own_xoff
 
 
-def links_of(specs: Iterable[SwitchSpec]) -> Iterator[tuple[End, End]]:
-    """Yield the links of all ports, each from each of its switches."""
-    for spec in specs:
-        for name, port in spec.ports.items():
-            if port.peer is not None:
-                yield End(spec.name, name), End(port.peer.name, port.peer.port)
+def _peers(name: str, data: Any, spec: SwitchSpec | None) -> Iterator[tuple[End, Peer]]:
+    """Yield the peers of a switch's ports; of one without ``spec``, those that can be read."""
+    if spec is not None:
+        yield from ((End(name, port), settings.peer) for port, settings in spec.ports.items() if settings.peer)
+        return
+    ports = data.get("ports") if isinstance(data, Mapping) else None
+    for port, settings in (ports if isinstance(ports, Mapping) else {}).items():
+        try:
+            peer = _read_peer(Settings(FabricError, f"port {port}", settings))
+        except FabricError:
+            continue
+        if peer is not None:
+            yield End(name, str(port)), peer
 
 
-def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
-    """Check that both ends of each link between switches agree."""
+def _consistent_links(
+    switches: Mapping[str, Any], specs: Mapping[str, SwitchSpec], refused: Collection[str]
+) -> Iterator[tuple[End, End]]:
+    """Yield the links, those of valid switches first, without those that contradict an earlier one."""
+    far_ends: dict[End, End] = {}
+    for name in sorted(switches, key=lambda name: name in refused):
+        for near, peer in _peers(name, switches[name], specs.get(name)):
+            far = End(peer.name, peer.port)
+            known = (peer.kind == SWITCH) == (peer.name in switches) and peer.name != name
+            if known and far_ends.get(near, far) == far and far_ends.get(far, near) == near:
+                far_ends.update({near: far, far: near})
+                yield near, far
+
+
+def _link_errors(specs: Mapping[str, SwitchSpec], unread: Collection[str]) -> Iterator[tuple[str, FabricError]]:
+    """Yield the links whose ends do not agree, and NICs at two ports, each with the switch that it concerns.
+
+    ``unread``: switches whose ports are not known.
+    """
+    port_of_nic: dict[Peer, tuple[str, str]] = {}  # the switch, and the port in words
     for spec in specs.values():
         for name, port in spec.ports.items():
-            peer = port.peer
-            if peer is None or peer.kind != SWITCH:
+            peer, subject = port.peer, f"switch {spec.name}: port {name}"
+            if peer is None or peer.name in unread:
                 continue
-            subject = f"switch {spec.name}: port {name}"
-            if peer.name == spec.name:
-                raise FabricError(subject, "its peer is a port of the same switch", "correct the peer")
-            peer_spec = specs.get(peer.name)
-            if peer_spec is None:
-                raise FabricError(
-                    subject, f"its peer, switch {peer.name}, is not in the inventory", "add it, or correct the name"
-                )
-            far = peer_spec.ports.get(peer.port)
-            if far is None:
-                raise FabricError(
-                    subject, f"its peer, switch {peer.name}, has no port {peer.port}", "add it, or correct the name"
-                )
-            if far.peer != Peer(SWITCH, spec.name, name):
-                raise FabricError(
-                    subject,
-                    f"it names {peer} as its peer, but that port names {far.peer or 'none'}",
-                    "correct the one that is wrong",
-                )
-            for setting, near_value, far_value in (
-                ("speed_gbit_s", port.speed_gbit_s, far.speed_gbit_s),
-                ("cable_m", port.cable_m, far.cable_m),
-            ):
-                if near_value != far_value:
-                    raise FabricError(
-                        subject,
-                        f"its {setting} is {near_value}, but {far_value} at the other end, {peer}",
-                        "give both ends the same value",
-                    )
+            if peer.kind == SWITCH:
+                texts = _link_error(specs, spec, name, peer)
+                if texts is not None:
+                    yield spec.name, FabricError(subject, *texts)
+            elif peer.name in specs:
+                remedy = f"write {{switch: {peer.name}, port: ...}}"
+                yield spec.name, FabricError(subject, f"its peer, host {peer.name}, is a switch", remedy)
+            else:
+                other_switch, other = port_of_nic.setdefault(peer, (spec.name, subject))
+                if other != subject:
+                    remedy = "correct the one that is wrong"
+                    yield spec.name, FabricError(subject, f"{peer} is also connected to {other}", remedy)
+                    yield other_switch, FabricError(other, f"{peer} is also connected to {subject}", remedy)
 
 
-def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> None:
-    """Check that each host at a port exists with that NIC, and that no NIC is at two ports."""
-    port_of_peer: dict[Peer, str] = {}
+def _link_error(specs: Mapping[str, SwitchSpec], spec: SwitchSpec, name: str, peer: Peer) -> tuple[str, str] | None:
+    """Return how the ends of a link between switches disagree, and the remedy; None where they agree."""
+    if peer.name == spec.name:
+        return "its peer is a port of the same switch", "correct the peer"
+    port, peer_spec = spec.ports[name], specs.get(peer.name)
+    if peer_spec is None:
+        return f"its peer, switch {peer.name}, is not in the inventory", "add it, or correct the name"
+    far = peer_spec.ports.get(peer.port)
+    if far is None:
+        return f"its peer, switch {peer.name}, has no port {peer.port}", "add it, or correct the name"
+    if far.peer != Peer(SWITCH, spec.name, name):
+        cause = f"it names {peer} as its peer, but that port names {far.peer or 'none'}"
+        return cause, "correct the one that is wrong"
+    for setting, near_value, far_value in (
+        ("speed_gbit_s", port.speed_gbit_s, far.speed_gbit_s),
+        ("cable_m", port.cable_m, far.cable_m),
+    ):
+        if near_value != far_value:
+            cause = f"its {setting} is {near_value}, but {far_value} at the other end, {peer}"
+            return cause, "give both ends the same value"
+    return None
+
+
+def _host_errors(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> Iterator[tuple[str, FabricError]]:
+    """Yield the ports whose host does not exist, or has not that NIC with that speed, each with its switch."""
     for spec in specs.values():
         for name, port in spec.ports.items():
-            peer = port.peer
-            if peer is None or peer.kind != HOST:
+            if port.peer is None or port.peer.kind != HOST:
                 continue
-            subject = f"switch {spec.name}: port {name}"
-            if peer.name in specs:
-                raise FabricError(
-                    subject,
-                    f"its peer, host {peer.name}, is a switch",
-                    f"write {{switch: {peer.name}, port: ...}}",
-                )
-            if peer.name not in hosts:
-                raise FabricError(
-                    subject, f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name"
-                )
-            taken_by = port_of_peer.setdefault(peer, subject)
-            if taken_by != subject:
-                raise FabricError(subject, f"{peer} is also connected to {taken_by}", "correct the one that is wrong")
-            if hosts[peer.name] is None:
-                continue
-            nics = Settings(FabricError, f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
-            if peer.port not in nics:
-                raise FabricError(
-                    subject,
-                    f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
-                    f"valid names: {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
-                )
-            speed = Settings(FabricError, f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get(
-                "speed_gbit_s"
-            )
-            if speed is not None and speed != port.speed_gbit_s:
-                raise FabricError(
-                    subject,
-                    f"its speed_gbit_s is {port.speed_gbit_s}, but {speed} at the other end, {peer}",
-                    "give both ends the same value",
-                )
+            try:
+                _check_nic(f"switch {spec.name}: port {name}", port, port.peer, hosts)
+            except FabricError as error:
+                yield spec.name, error
+
+
+def _check_nic(subject: str, port: PortSpec, peer: Peer, hosts: Mapping[str, Any]) -> None:
+    if peer.name not in hosts:
+        raise FabricError(
+            subject, f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name"
+        )
+    if hosts[peer.name] is None:
+        return
+    nics = Settings(FabricError, f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
+    if peer.port not in nics:
+        raise FabricError(
+            subject,
+            f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
+            f"valid names: {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
+        )
+    settings = Settings(FabricError, f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data
+    speed = settings.get("speed_gbit_s")
+    if speed is not None and speed != port.speed_gbit_s:
+        raise FabricError(
+            subject,
+            f"its speed_gbit_s is {port.speed_gbit_s}, but {speed} at the other end, {peer}",
+            "give both ends the same value",
+        )

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Compute what to send to each switch, stage by stage, to change it to the policy or to restore its backup.
+"""Compute what to send to each switch, stage by stage, to change it to the policy.
 
 The stages are computed again before each stage, from the configurations read at that time. So the next run completes an
 interrupted one.
@@ -25,11 +25,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
     file_of,
-    parse_running,
     running_texts,
     wanted_and_seen,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, links_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
@@ -53,19 +51,17 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     headroom and PFC in one profile), and where removing PFC alone would rewrite configuration that is not this
     project's.
 
-    In check mode, the other switches are planned where the configuration of one cannot be read or changed to the
-    policy; ``unread`` is then the refusal. Otherwise it is raised: a stage is safe only if the state of all devices is
-    known, because the next one pauses what they must be able to hold.
+    In check mode, the other switches are planned where a device was not read, or the configuration of a switch cannot
+    be read or changed to the policy; ``left_out`` has the refusals. Otherwise they are raised: a stage is safe only if
+    the state of all devices is known, because the next one pauses what they must be able to hold.
     """
+    left_out = not_read(params, check_mode)
     readings = wanted_and_seen(params)
-    _check_cycles(readings.policy, readings.specs)
+    _check_cycles(readings.policy, readings.inventory.fabric)
     running = running_texts(params["running"])
     whole_changes, unchangeable = _whole_changes(running, {name: readings.wanted[name] for name in readings.seen})
-    left_out = {**readings.unread, **readings.refused, **unchangeable}
-    refusal = _refusal(left_out) if left_out else None
-    if refusal and not check_mode:
-        raise refusal
-    wanted = {name: readings.wanted[name] for name in readings.seen if name not in left_out}
+    left_out += refused({**readings.unread, **readings.refused, **unchangeable}, check_mode)
+    wanted = {name: readings.wanted[name] for name in readings.seen if name not in unchangeable}
     now = Qos(
         {name: _comparable(readings.seen[name], switch) for name, switch in wanted.items()}, _nics(params["nics"])
     )
@@ -75,16 +71,16 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     result = {
         "changed": bool(remaining),
         **_summary(remaining, wanted, bool(goal.nics), is_part=len(wanted) < len(params["switches"])),
-        "unread": str(refusal or ""),
+        "left_out": left_out,
         "whole": whole_changes,
         "boot": _boot_configurations(wanted),
         "unfinished": _unfinished(params["backup_path"], wanted),
     }
     unchanged = {name: switch for name, switch in wanted.items() if name not in whole_changes}
     result["table"] += [*_remaining_problems(readings.seen, unchanged), *idle_link_remarks(wanted)]
-    result["table"] += _unlinked_nics(readings.specs, params["hosts"] or {})
+    result["table"] += _unlinked_nics(readings.inventory.fabric, params["hosts"] or {})
     if not check_mode:
-        _back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)
+        back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)
     if diff_mode:
         result["diff"] = [
             {"before_header": name, "after_header": name, "before": "", "after": text}
@@ -93,21 +89,49 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     return result
 
 
-def _refusal(errors: Mapping[str, FabricError]) -> FabricError:
-    """Return the refusal of a run in which these switches cannot be read, or not be changed to the policy."""
+def not_read(params: Mapping[str, Any], check_mode: bool) -> list[str]:
+    """Return a sentence about the devices in ``unread``, none without any.
+
+    Raises FabricError instead, except in check mode if a switch was read.
+    """
+    names = params.get("unread") or []
+    if not names:
+        return []
+    count = sum(len(params.get(option) or ()) for option in ("unread", "running", "nics"))
+    without = ":".join(f"!{name}" for name in names)
+    error = FabricError(
+        f"{len(names)} of {count} devices were not read",
+        ", ".join(names),
+        f"correct the causes above, or leave these devices out: --limit 'all:{without}'",
+    )
+    if check_mode and params["running"]:
+        return [str(error)]
+    raise error
+
+
+def refused(errors: Mapping[str, FabricError], check_mode: bool) -> list[str]:
+    """Return a sentence about the switches that cannot be read or changed, none without any.
+
+    Raises FabricError instead, except in check mode.
+    """
+    if not errors:
+        return []
     reasons = "; ".join(str(error) for error in errors.values())
-    left_out = ":".join(f"!{name}" for name in errors)
-    return FabricError(
+    without = ":".join(f"!{name}" for name in errors)
+    error = FabricError(
         ", ".join(errors),
         f"not changed, because the configuration cannot be read or changed: {reasons}",
-        f"or change only the other switches: --limit 'all:{left_out}'",
+        f"or change only the other switches: --limit 'all:{without}'",
     )
+    if check_mode:
+        return [str(error)]
+    raise error
 
 
-def _check_cycles(policy: Policy, specs: list[SwitchSpec]) -> None:
+def _check_cycles(policy: Policy, fabric: Fabric) -> None:
     """Refuse a lossless class on links whose pauses can wait for each other in a circle."""
     lossless = policy.lossless
-    cycle = buffer_cycle(Fabric(links_of(specs), [spec.name for spec in specs])) if lossless else []
+    cycle = buffer_cycle(fabric) if lossless else []
     if cycle:
         raise FabricError(
             " -> ".join([cycle[0][0], *(switch for _switch, switch in cycle)]),
@@ -184,14 +208,13 @@ def _remaining_problems(seen: Mapping[str, Switch], wanted: Mapping[str, Switch]
     return [f"not held, and not changed: {text}: {fold(sorted(switches))}" for text, switches in names.items()]
 
 
-def _unlinked_nics(specs: list[SwitchSpec], hosts: Mapping[str, Any]) -> list[str]:
+def _unlinked_nics(fabric: Fabric, hosts: Mapping[str, Any]) -> list[str]:
     """Return a line for each NIC of roce_host_nics, with its hosts, that is the peer of no switch's port."""
-    linked = {far for _near, far in links_of(specs)}
     hosts_by_nic: dict[str, list[str]] = {}
     for host, nics in hosts.items():
         names = Settings(FabricError, f"host {host}: roce_host_nics", {} if nics is None else nics).data
         for nic in names:
-            if End(host, nic) not in linked:
+            if End(host, nic) not in fabric.peer:
                 hosts_by_nic.setdefault(nic, []).append(host)
     return [
         f"warning: no port of roce_switch_ports has NIC {nic} as its peer, so nothing is planned for its link (a guest "
@@ -227,72 +250,13 @@ def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, A
     return {"path": last, "switches": touched}
 
 
-def _back_up(folder: str | None, texts: Mapping[str, str], switches: Mapping[str, Switch]) -> None:
+def back_up(folder: str | None, texts: Mapping[str, str], switches: Mapping[str, Switch]) -> None:
     """Write the configurations of the switches that change, by name. Raises ProofError."""
     if folder and texts:
         systems = {name: SYSTEMS[switches[name].system] for name in texts}
         backups.write(
             folder, {file_of("", switches[name]): systems[name].configuration(text) for name, text in texts.items()}
         )
-
-
-def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """Return what to send to restore each switch to its backup, and whether it is as in the backup.
-
-    With ``restore_path``, the backups are the files of that directory; switches without one stay as they are. An empty
-    ``running`` then only checks the backups of all switches. Raises FabricError, before anything is written, and
-    ProofError.
-    """
-    path, switches = params["restore_path"], params["switches"]
-    only_checks = path and params["running"] == {}
-    running = {} if only_checks else _configurations(running_texts(params["running"]), switches)
-    parsed = parse_running(running, switches)
-    if path:
-        names = switches if only_checks else running
-        specs = {name: Settings(FabricError, f"switch {name}", switches[name]).data for name in names}
-        backup = backups.read(path, {name: str(spec.get("system")) for name, spec in specs.items()})
-    else:
-        readings = running_texts(params["backup"])
-        for name in running:
-            if name not in readings:
-                raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
-        backup = _configurations({name: readings[name] for name in running}, switches)
-    now = {name: switch for name, switch in parsed.items() if name in backup}
-    former = parse_running({name: backup[name] for name in (backup if only_checks else now)}, switches)
-    changes = {
-        name: SYSTEMS[switch.system].restoration(backup[name], running[name], name) for name, switch in now.items()
-    }
-    changes = {name: text for name, text in changes.items() if text}
-    if not check_mode:
-        _back_up(params["backup_path"], {name: running[name] for name in changes}, now)
-    return {
-        "changed": False,
-        "changes": changes,
-        "as_before": {name: name not in changes and _matches(switch, former[name]) for name, switch in now.items()},
-        "boot": {
-            name: boot_configuration(backup[name], name)
-            for name, switch in now.items()
-            if (boot_configuration := SYSTEMS[switch.system].boot_configuration)
-        },
-    }
-
-
-def _configurations(readings: Mapping[str, str], switches: Mapping[str, Any]) -> dict[str, str]:
-    """Return the part of each reading that is the switch's configuration, as a backup has it. Raises FabricError."""
-    return {
-        name: SYSTEMS[switch.system].configuration(readings[name])
-        for name, switch in parse_running(readings, switches).items()
-    }
-
-
-def _matches(now: Switch, former: Switch) -> bool:
-    """Return true where ``now`` has the settings that ``former`` shows. A change that is empty tells the rest."""
-    system = SYSTEMS[former.system]
-    shown = [field for field in PORT_FIELDS if field not in system.not_held]
-    return now.ecmp_fields == former.ecmp_fields and all(
-        port in now.ports and all(getattr(now.ports[port], field) == getattr(qos, field) for field in shown)
-        for port, qos in former.ports.items()
-    )
 
 
 def _comparable(seen: Switch, wanted: Switch) -> Switch:

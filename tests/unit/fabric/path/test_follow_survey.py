@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_system import PLAIN
-from roce_path import LINKS, at, nic
+from roce_path import LINKS, at, nic, reading
 from switches import ECN, port_qos
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
@@ -276,10 +276,7 @@ def test_the_module_returns_the_result_of_the_survey(data):
                 "asics": None,
                 "running": texts,
                 "nics": {
-                    name: {
-                        port: json.loads(json.dumps({**asdict(seen_nic.nic), "cannot": seen_nic.cannot}))
-                        for port, seen_nic in host.nics.items()
-                    }
+                    name: {port: reading(seen_nic.nic, cannot=seen_nic.cannot) for port, seen_nic in host.nics.items()}
                     for name, host in seen.hosts.items()
                 },
                 "applications": {

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import pytest
 from messages import Mentions, raises
 from proof_requests import params as proof_request
-from roce_path import nic
+from roce_path import nic, reading
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic
@@ -27,10 +27,10 @@ BACK = [{"source": PATH[0]["destination"], "destination": PATH[0]["source"]}]
 
 def vf_in_guest(**changes):
     """Return the reading of a VF in its guest: its port's settings are not there."""
-    wanted = nic(read_policy({}))
+    wanted = reading(nic(read_policy({})))
     reason = "it is a VF, and the port belongs to its physical function"
-    vf = Nic("mlx5_5", "eth1", is_vf=True, cm_tos=wanted.cm_tos, ip_mtu_bytes=wanted.ip_mtu_bytes)
-    return {**asdict(vf), "cannot": dict.fromkeys(OF_THE_PORT, reason), "mac": MAC, **changes}
+    vf = Nic("mlx5_5", "eth1", is_vf=True, cm_tos=wanted["cm_tos"], ip_mtu_bytes=wanted["ip_mtu_bytes"])
+    return {**wanted, **asdict(vf), "cannot": dict.fromkeys(OF_THE_PORT, reason), "mac": MAC, **changes}
 
 
 def request(paths=(), guest=None, vf=None, pf=None, **changes):
@@ -56,7 +56,7 @@ WHOLE = {
     "is_vf": False,
     "may_mark": True,
     "cannot": {},
-    **{name: asdict(nic(read_policy({})))[name] for name in OF_THE_PORT},
+    **{name: reading(nic(read_policy({})))[name] for name in OF_THE_PORT},
 }
 
 
@@ -196,10 +196,34 @@ def test_a_hypervisor_that_is_no_name_is_refused(guests):
         report.checked(request(guests=guests))
 
 
-@pytest.mark.parametrize("vfs", [[{"index": 0}], [{"index": 0, "mac": MAC, "speed": 1}], [3], {"index": 0}])
-def test_a_reading_of_vfs_that_is_none_is_refused(vfs):
-    with raises(FabricError, "gpu1", "mlx5_0"):
-        report.checked(request(pf={"vfs": vfs}))
+def with_vf_at_a_port(hypervisor):
+    """Return a request in which the inventory names the VF of a guest as the peer of the port, with that hypervisor."""
+    asked = request(guests={"vm1": hypervisor} if hypervisor else {})
+    for ports in (switch["ports"] for switch in asked["switches"].values()):
+        for port in ports.values():
+            if port["peer"].get("host") == "gpu1":
+                port["peer"] = {"host": "vm1", "port": "mlx5_5"}
+    return asked
+
+
+@pytest.mark.parametrize(("hypervisor", "fact"), [("gpu9", "gpu9"), ("gpu1", "gpu1 mlx5_0"), (None, "gpu_guest_host")])
+def test_a_vf_that_is_the_peer_of_a_port_is_not_known_beyond_it(hypervisor, fact):
+    """The cable ends at its physical function, whose settings would not be checked."""
+    asked = with_vf_at_a_port(hypervisor)
+    assert [(fault["where"], fault["consequence"]) for fault in not_known(asked)] == [
+        ("vm1 mlx5_5", Mentions("mlx5_5", "vm1", fact))
+    ]
+    assert [claim.claim for claim in prove(asked)[0].claims if claim.holds is False and fact in claim.reason]
+    with raises(FabricError, "vm1", "mlx5_5"):
+        report.checked({**asked, "paths": PATH})
+
+
+def test_a_vf_whose_port_and_that_of_its_physical_function_have_peers_is_not_known():
+    asked = request()
+    ports = asked["switches"]["leaf1"]["ports"]
+    near = next(port for port in ports.values() if "host" in port["peer"])
+    ports["Ethernet30/1"] = {**near, "peer": {"host": "vm1", "port": "mlx5_5"}}
+    assert where(not_known(asked)) == ["vm1 mlx5_5"]
 
 
 GIDS = ["RoCE v1, link-local", "RoCE v2, link-local", "RoCE v1, IPv4", "RoCE v2, IPv4", None, "RoCE v2, IPv6"]
@@ -239,11 +263,6 @@ def test_a_gid_of_a_table_that_was_not_read_neither_holds_nor_fails():
     asked["applications"]["vm1"][0]["gid_index"] = 3
     result = report.checked(asked)
     assert (result["faults"], where(result["unseen"])[0]) == ([], "vm1 NCCL")
-
-
-def test_gids_that_are_no_list_are_refused():
-    with raises(FabricError, "vm1", "gids"):
-        report.checked(request(guest={"gids": {"0": "RoCE v2"}}))
 
 
 def test_the_other_port_of_a_card_is_named_unless_it_is_covered():

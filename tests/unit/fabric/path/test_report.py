@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from inventories import inventory, no_headroom
 from messages import Mentions
 from plain_system import PLAIN
 from proof_requests import params as proof_request
-from roce_path import nic
+from roce_path import nic, reading
 from switches import OWN_ASICS, PORTS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -32,7 +32,7 @@ def params(system, **changes):
     policy = read_policy(policy_settings)
     switches = inventory(system, PORTS[system])
     wanted = plan(policy, read_switches(switches, asics=OWN_ASICS))
-    data = json.loads(json.dumps(asdict(nic(policy))))
+    data = reading(nic(policy))
     return {
         "policy": policy_settings,
         "switches": switches,
@@ -135,14 +135,7 @@ def fake_system(monkeypatch):
             "host gpu1: application: unknown setting 'qps'",
         ),
         ({"nics": {}}, "host gpu1: its applications are given, but not its NICs"),
-        (
-            {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "queues": 3}}}},
-            "host gpu1: NIC mlx5_0: not a NIC as roce_nic_info returns it",
-        ),
-        (
-            {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "priority_to_class": [1]}}}},
-            "priority_to_class does not have 8 entries",
-        ),
+        ({"applications": {"gpu1": 5}}, "host gpu1: applications: 5 is not a list"),
         (
             {"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}},
             "300 is not valid; use a whole number from 0 to 255",

@@ -126,7 +126,6 @@ def test_a_running_configuration_that_is_not_text_is_refused(arguments):
     [
         ({"leaf1": {"system": "ios"}}, "system 'ios' is unknown"),
         ({"leaf1": {"system": ["plain"]}}, "system ['plain'] is unknown"),
-        ({}, "system None is unknown"),
     ],
 )
 def test_a_running_configuration_of_an_unknown_system_is_refused(switches, message):

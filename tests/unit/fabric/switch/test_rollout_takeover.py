@@ -31,7 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, restore, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 EOS = """\
@@ -327,8 +327,8 @@ def test_check_mode_plans_the_switches_that_can_be_read_and_a_run_is_refused_for
     shown = rollout.planned(both("% connection lost"), True, True)
     alone = rollout.planned(request("eos", EOS), True, True)
     assert [stage["switches"] for stage in shown["stages"]] == [["leaf1"]]
-    assert (shown["whole"], alone["unread"]) == (alone["whole"], "")
-    assert shown["unread"] == Mentions("leaf2", "connection lost", "--limit", "all:!leaf2")
+    assert (shown["whole"], alone["left_out"]) == (alone["whole"], [])
+    assert shown["left_out"] == [Mentions("leaf2", "connection lost", "--limit", "all:!leaf2")]
     with refuses("leaf2", "connection lost", "--limit", "all:!leaf2"):
         rollout.planned({**both("% connection lost"), "backup_path": str(tmp_path / "backups")}, False, False)
     assert not list(tmp_path.iterdir())
@@ -337,7 +337,7 @@ def test_check_mode_plans_the_switches_that_can_be_read_and_a_run_is_refused_for
 def test_without_any_readable_switch_nothing_is_planned():
     nothing = rollout.planned({**both("nothing"), "running": {"leaf1": "nothing", "leaf2": ""}}, True, False)
     assert (nothing["stages"], nothing["changes"], nothing["whole"]) == ([], {}, {})
-    assert nothing["unread"] == Mentions("leaf1", "leaf2")
+    assert nothing["left_out"] == [Mentions("leaf1", "leaf2")]
 
 
 def test_a_comparison_names_a_switch_that_cannot_be_read_beside_the_others():
@@ -371,7 +371,7 @@ def test_a_switch_that_cannot_be_changed_to_the_policy_stops_neither_check_mode_
     alone = rollout.planned(request("eos", EOS), True, True)
     shown = rollout.planned(asked, True, True)
     assert ([stage["switches"] for stage in shown["stages"]], shown["whole"]) == ([["leaf1"]], alone["whole"])
-    assert shown["unread"] == Mentions("leaf2", fact, "--limit", "all:!leaf2")
+    assert shown["left_out"] == [Mentions("leaf2", fact, "--limit", "all:!leaf2")]
     with refuses("leaf2", fact, "--limit", "all:!leaf2"):
         rollout.planned({**asked, "backup_path": str(tmp_path / "backups")}, False, False)
     assert not list(tmp_path.iterdir())
@@ -408,7 +408,7 @@ def test_a_switch_that_was_taken_over_is_returned_to_its_guides_configuration(sy
         text = sent(system, text, result["changes"]["leaf1"])
     given = asked["switches"] if settings == "all" else {"leaf1": {"system": system}}
     back = {"restore_path": None, "backup_path": None, "switches": given, "backup": {"leaf1": backup}}
-    returned = sent(system, text, rollout.restored({**back, "running": {"leaf1": text}}, False)["changes"]["leaf1"])
-    last = rollout.restored({**back, "running": {"leaf1": returned}}, False)
+    returned = sent(system, text, restore.restored({**back, "running": {"leaf1": text}}, False)["changes"]["leaf1"])
+    last = restore.restored({**back, "running": {"leaf1": returned}}, False)
     assert (last["changes"], last["as_before"]) == ({}, {"leaf1": True})
     assert configs.compared(request(system, returned)) == configs.compared(request(system, backup))

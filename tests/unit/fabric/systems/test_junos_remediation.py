@@ -17,7 +17,7 @@ from switches import LOSSY, NO_QOS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch, Watchdog
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups, rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups, restore
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
 
 PORT = "et-0/0/1"
@@ -278,5 +278,5 @@ def test_a_switch_is_as_in_its_backup_whatever_its_groups_are(tmp_path):
     backups.write(str(tmp_path), {"leaf1.junos": backup})
     given = {"switches": {"leaf1": {"system": "junos"}}, "running": {"leaf1": reading}, "backup_path": None}
     for source in ({"restore_path": str(tmp_path)}, {"restore_path": None, "backup": {"leaf1": reading}}):
-        result = rollout.restored({"backup": None, **given, **source}, check_mode=True)
+        result = restore.restored({"backup": None, **given, **source}, check_mode=True)
         assert (result["as_before"], result["changes"]) == ({"leaf1": True}, {})

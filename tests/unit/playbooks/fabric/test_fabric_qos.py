@@ -13,6 +13,8 @@ import pytest
 from playing import ansible_playbook
 from simulated_fabric import LOSSLESS, LOSSY, SWITCHES
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
+
 pytestmark = pytest.mark.fleet
 
 
@@ -325,6 +327,20 @@ def test_a_backup_is_restored_and_damaged_or_missing_ones_are_refused(fabric):
     status, output = fabric.play("-e", f"fabric_backup={folder}", policy={}, playbook=RESTORE)
     assert (status, set(changed(output).values())) == (0, {0}), output
     assert all((each / "finished").exists() for each in (fabric.path / "backups").iterdir())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cause", ["down", "garbage"])
+def test_check_mode_shows_the_restoration_of_the_other_switches(fabric, cause):
+    folder = fabric.path / "backups/20260131T235959Z"
+    readings = {"leaf1.sonic": fabric.sonic(), "leaf2.cumulus": fabric.nvue.applied}
+    backups.write(str(folder), {name: json.dumps(reading) for name, reading in readings.items()})
+    fabric.apply(LOSSLESS, "leaf1", "leaf2")
+    (fabric.leaf1 / cause).write_text("Traceback (most recent call last):")
+    status, output = fabric.play("-e", f"fabric_backup={folder}", "--check", "--diff", policy={}, playbook=RESTORE)
+    assert status != 0
+    assert changed(output) == {"leaf1": 0, "leaf2": 1, "localhost": 0}, output
+    assert "--limit 'all:!leaf1'" in " ".join(output.split())
 
 
 @pytest.mark.long
