@@ -29,8 +29,8 @@ options:
     required: true
   nics:
     description: >-
-      The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links, or names of hosts. A
-      host with other data is a fault.
+      The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links, or names of hosts.
+      A host with other data is a fault.
     type: dict
     required: true
   applications:
