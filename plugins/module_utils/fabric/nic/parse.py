@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Read NICs from the plain data that roce_nic_info returns. Pure.
 
-Each field is checked, also for its presence: one that was not read would look like a setting that is off.
+Each field is checked. A reading of now has all of them: one that was not read would look like a setting that is off.
+A saved one may be of a version that did not read them all, or read more.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ class NicReading:
 
 
 def nic_of(subject: str, reading: Any, nics: dict[str, Nic] | None = None) -> Nic:
-    """Return a NIC's QoS from roce_nic_info's result; other data in it is ignored. Raises FabricError.
+    """Return a NIC's QoS from roce_nic_info's result, also a saved one; other data is ignored. Raises FabricError.
 
     Hosts of a fleet are alike, so equal NICs share one object. ``nics`` has the objects by the NICs' text.
     """
-    settings = _fields(subject, reading, NIC_FIELDS)
+    _fields(subject, reading, ["name", "interface"])
+    settings = {name: reading[name] for name in NIC_FIELDS if name in reading}
     text = repr(settings)
     read = {} if nics is None else nics
     if text not in read:
-        read[text] = Nic(**_checked(subject, settings, NIC_FIELDS))
+        read[text] = Nic(**_checked(subject, settings, {name: NIC_FIELDS[name] for name in settings}))
     return read[text]
 
 
@@ -106,7 +108,7 @@ def _tuple(check: Check, length: int | None = None) -> Check:
     def checked(value: Any) -> tuple[Any, ...]:
         entries = of_list(value)
         if length is not None and len(entries) != length:
-            raise InvalidValueError(f"it has {len(entries)} entries", f"give {length}")
+            raise InvalidValueError(f"it has {len(entries)} entries, not {length}", f"give {length}")
         return tuple(entries)
 
     return checked

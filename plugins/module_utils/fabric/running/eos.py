@@ -77,7 +77,7 @@ _HASH_FIELDS = {
 
 
 class Hash(NamedTuple):
-    """What ECMP hashes of the packets of one family: the line, its words before the fields, and the fields."""
+    """The fields that ECMP hashes of one family's packets: the line, its words before the fields, and the fields."""
 
     head: str
     fields: tuple[str, ...]

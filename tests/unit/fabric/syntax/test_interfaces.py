@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What subinterfaces, VLAN interfaces and port channels have concerns the ports whose packets pass them."""
+"""Statements of subinterfaces, VLAN interfaces and port channels concern the ports whose packets pass them."""
 
 from __future__ import annotations
 
