@@ -15,7 +15,7 @@ import pytest
 from messages import Mentions, raises
 from recorded_tools import Tools
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
@@ -71,12 +71,14 @@ def test_packages_are_installed_only_from_the_archives_of_the_layer(tmp_path, mo
     dnf = Dnf(tmp_path)
     tools = Tools(answer=dnf)
     rpm.install(tmp_path, BASE, tools, DIGESTS)
-    fetch, install = tools.ran
+    _mount, fetch, download, _umount, _lend, install, _taken = tools.commands
     assert fetch[0] == "dnf"
     assert fetch[3:] == [
         *("--installroot", str(tmp_path), "--releasever", "9.4", "--forcearch", "x86_64", "makecache")
     ]  # fmt: skip
-    assert install == confined(tmp_path, [*fetch[:-1], "install", "bash", "kernel-core"])
+    assert download == [*fetch[:-1], "install", "--downloadonly", "bash", "kernel-core"]
+    assert install == [*fetch[:-1], "--cacheonly", "install", "bash", "kernel-core"]
+    assert ["--unshare-net" in argv for argv in tools.ran if "dnf" in argv] == [False, False, True]
     home = os.path.dirname(fetch[2])
     for environment in tools.environments:
         assert {name: environment[name] for name in ("HOME", "SOURCE_DATE_EPOCH", "http_proxy")} == {
