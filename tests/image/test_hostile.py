@@ -192,11 +192,11 @@ def test_a_hostile_package_and_role_reach_no_canary(site, requested, canaries, r
     local = {"url": f"file://{archive.folder}", "suites": ["./"], "keyring": str(tmp_path / "key.asc")}
     out = {"ansible_connection": "local", "ansible_host": "127.0.0.1", "ansible_python_interpreter": sys.executable}
     layers = {
-        **{name: requested[name] for name in ("base", "gpu")},
+        "base": requested["base"],
         "hostile": {
-            "parent": "gpu",
+            "parent": "base",
             "archives": [local],
-            "packages": ["hostile"],
+            "packages": ["hostile", "python3"],
             "roles": [{"name": "hostile"}, {"name": "hostile_variables", "vars": out}],
         },
     }

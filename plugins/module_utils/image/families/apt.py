@@ -31,7 +31,7 @@ ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
 STATUS = "var/lib/dpkg/status"
 # This file marks a directory that has all its lists: a build may have been killed while it fetched them.
 WHOLE = "whole"
-GET = ("apt-get", "-q", "-y", "--allow-change-held-packages")
+INSTALL = ("install", "-y", "--allow-change-held-packages")
 SHOWN = r"(\d+ upgraded, \d+ newly installed.*)"
 
 
@@ -67,7 +67,7 @@ def fetch(
         readable = readable_archives(layer)
 
         def get(*argv: str, show: str | None = None) -> None:
-            command = entered(root, [*GET, *argv], network=True, readable=readable, writable=[folder])
+            command = entered(root, ["apt-get", "-q", *argv], network=True, readable=readable, writable=[folder])
             run(command, env=environment, show=show, fault=downloads)
 
         full_list = inside(root, LISTS, follow=True) / WHOLE
@@ -76,14 +76,15 @@ def fetch(
             get("update")
             _verify(full_list.parent, layer, digests)
             full_list.touch()
-        get("--download-only", "install", "--", *packages, show=SHOWN)
+        get(*INSTALL, "--download-only", "--", *packages, show=SHOWN)
 
 
 def install(root: Path, layer: Layer, run: Run, caches: Caches, packages: Sequence[str]) -> None:
     """Install ``packages`` and their dependencies, which ``fetch`` has fetched, into ``root``. Raises ToolError."""
     folder = _folder(root, layer)
     (folder / "install.conf").write_text(_lines({**_common(layer, folder), **_inside(root)}))
-    command = entered(root, [*GET, "install", "--", *packages], network=layer.network, readable=[folder])
+    argv = ["apt-get", "-q", *INSTALL, "--", *packages]
+    command = entered(root, argv, network=layer.network, readable=[folder])
     with caches.lent(root, run):
         run(command, env={**ENVIRONMENT, "APT_CONFIG": f"{folder}/install.conf"})
 
