@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from messages import raises
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
@@ -219,13 +220,18 @@ def fetch(url):
         return answer.read()
 
 
+def caches(root):
+    """Return the builder's download directory beside a root; each root has its own."""
+    return Caches({rpm.CACHE: root.parent / f"{root.name}.cache"}, root.parent)
+
+
 def built(root, layer):
     """Install ``layer`` in ``root`` as the builder does; return the packages."""
     root.mkdir(exist_ok=True)
     digests = rpm.release_digests(layer, fetch)
-    rpm.install(root, layer, RUN, digests)
+    rpm.install(root, layer, RUN, digests, caches(root))
     packages = rpm.packages(root, RUN)
-    rpm.clean(root)
+    rpm.clean(root, RUN)
     return packages
 
 
@@ -330,7 +336,13 @@ def test_a_script_whose_failure_rpm_ignores_is_a_warning(tmp_path, repository):
     told = []
     (layer,) = layers(["fails-after"], [archive(repository)])
     (tmp_path / "root").mkdir()
-    rpm.install(tmp_path / "root", layer, Run("layer base", told.append), rpm.release_digests(layer, fetch))
+    rpm.install(
+        tmp_path / "root",
+        layer,
+        Run("layer base", told.append),
+        rpm.release_digests(layer, fetch),
+        caches(tmp_path / "root"),
+    )
     assert [line for line in told if "warning: package fails-after: " in line and "cannot find /etc/nonesuch" in line]
 
 
@@ -339,7 +351,7 @@ def test_an_unreachable_archive_is_refused(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository), given])
     (tmp_path / "root").mkdir()
     with raises(ImageError, "base", "http://127.0.0.1:9/el9", "read"):
-        rpm.install(tmp_path / "root", layer, RUN, {})
+        rpm.install(tmp_path / "root", layer, RUN, {}, caches(tmp_path / "root"))
 
 
 def test_an_archive_without_repodata_is_refused(tmp_path):
@@ -363,7 +375,7 @@ def test_an_archive_that_changes_during_the_build_is_refused(tmp_path, repositor
     (tmp_path / "root").mkdir()
     digests = dict.fromkeys(rpm.release_digests(layer, fetch), "0" * 64)
     with raises(ImageError, "repomd.xml", "changed"):
-        rpm.install(tmp_path / "root", layer, RUN, digests)
+        rpm.install(tmp_path / "root", layer, RUN, digests, caches(tmp_path / "root"))
     assert not (tmp_path / "root/usr").exists()
 
 

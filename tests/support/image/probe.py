@@ -44,6 +44,29 @@ def system_call(name: str, *arguments) -> int:
     return call(LIBC.syscall, CALLS[name], *arguments)
 
 
+def read(path: str, count: int = 60) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read(count)
+
+
+def write(path: str, how: str = "w") -> int:
+    with open(path, how) as stream:
+        return stream.write("5")
+
+
+def append(path: str) -> int:
+    return write(path, "a")
+
+
+def listed(path: str) -> bool:
+    return os.path.basename(path) in os.listdir(os.path.dirname(path))
+
+
+def node(path: str, kind: int, device: int) -> bytes:
+    os.mknod(path, kind | 0o600, device)
+    return read(path, 1) or b"opened"
+
+
 class Probe:
     """The attempts; ``canaries`` are described where the test makes them."""
 
@@ -60,11 +83,11 @@ class Probe:
     def files(self, way: str, prefix: str) -> None:
         for name in ("file", "key", "cache"):
             path = f"{prefix}{self.canaries[name]}"
-            self.attempt(f"{way}: read {name}", lambda path=path: open(path, "rb").read(60))
-            self.attempt(f"{way}: list beside {name}", lambda path=path: os.path.basename(path) in os.listdir(os.path.dirname(path)))
+            self.attempt(f"{way}: read {name}", read, path)
+            self.attempt(f"{way}: list beside {name}", listed, path)
         path = f"{prefix}{self.canaries['file']}"
-        self.attempt(f"{way}: write file", lambda: open(path, "a").write("changed"))
-        self.attempt(f"{way}: create", lambda: open(f"{path}.new", "w").write("x"))
+        self.attempt(f"{way}: write file", append, path)
+        self.attempt(f"{way}: create", write, f"{path}.new")
 
     def processes(self) -> None:
         for folder in glob.glob("/proc/[0-9]*"):
@@ -82,7 +105,7 @@ class Probe:
                 self.attempt(f"namespace {name} of a process", self.enter, f"{folder}/ns/{name}")
 
     def in_text(self, path: str) -> bool:
-        text = open(path, "rb").read().decode(errors="replace")
+        text = read(path, -1).decode(errors="replace")
         return self.canaries["marker"] in text or self.password(text)
 
     def in_memory(self, folder: str) -> bool:
@@ -113,7 +136,7 @@ class Probe:
             os.kill(pid, signal.SIGUSR1)
 
         def trace() -> bool:
-            if self.canaries["marker"] not in open(f"/proc/{pid}/cmdline").read():
+            if self.canaries["marker"].encode() not in read(f"/proc/{pid}/cmdline", -1):
                 return False
             call(LIBC.ptrace, PTRACE_ATTACH, pid, 0, 0)
             call(LIBC.ptrace, PTRACE_DETACH, pid, 0, 0)
@@ -123,7 +146,9 @@ class Probe:
 
     def network(self) -> None:
         for address in self.canaries["addresses"]:
-            self.attempt("listener", lambda address=address: socket.create_connection((address, self.canaries["port"]), 2))
+            self.attempt(
+                "listener", lambda address=address: socket.create_connection((address, self.canaries["port"]), 2)
+            )
         self.attempt("abstract socket", self.unix, "\0" + self.canaries["socket"])
         self.attempt("socket in the file system", self.unix, self.canaries["socket_path"])
         self.attempt("interfaces", lambda: [name for _index, name in socket.if_nameindex() if name != "lo"])
@@ -138,14 +163,14 @@ class Probe:
     def kernel(self) -> None:
         setting = self.canaries["setting"]
         for prefix in ("", "/proc/1/root"):
-            self.attempt("kernel setting", lambda prefix=prefix: open(f"{prefix}{setting}", "w").write("5"))
+            self.attempt("kernel setting", write, f"{prefix}{setting}")
         for path in ("/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/proc/mtrr"):
-            self.attempt(path, lambda path=path: open(path, "w"))
+            self.attempt(path, os.open, path, os.O_WRONLY)
         self.attempt("/sys", lambda: glob.glob("/sys/*"))
         os.makedirs("/tmp/mounted", exist_ok=True)
         for kind in ("proc", "sysfs", "tmpfs", "cgroup2", "overlay", "devtmpfs"):
-            place = b"/tmp/mounted"
-            self.attempt(f"mount {kind}", lambda kind=kind: call(LIBC.mount, b"none", place, kind.encode(), 0, None) == 0)
+            arguments = (b"none", b"/tmp/mounted", kind.encode(), 0, None)
+            self.attempt(f"mount {kind}", lambda arguments=arguments: call(LIBC.mount, *arguments) == 0)
         for name, flag in NAMESPACES.items():
             self.attempt(f"new namespace {name}", lambda flag=flag: call(LIBC.unshare, flag) == 0)
         self.attempt("clock", lambda: time.clock_settime(time.CLOCK_REALTIME, time.time()) is None)
@@ -171,11 +196,7 @@ class Probe:
             for folder in ("/tmp", "/dev", "/var/lib/hostile"):
                 path = f"{folder}/probe-{name}"
 
-                def node(path=path, kind=kind, device=os.makedev(major, minor)) -> bytes:
-                    os.mknod(path, kind | 0o600, device)
-                    return open(path, "rb").read(1) or b"opened"
-
-                self.attempt(f"device {name} in {folder}", node)
+                self.attempt(f"device {name} in {folder}", node, path, kind, os.makedev(major, minor))
         self.attempt("devices", lambda: set(os.listdir("/dev")) & {"kvm", "mem", "kmsg", "sda", "vda", "nvidia0"})
 
     def keys(self) -> None:
@@ -185,7 +206,7 @@ class Probe:
         for keyring in (USER_KEYRING, SESSION_KEYRING):
             found = ("keyctl", KEYCTL_SEARCH, keyring, b"user", self.canaries["marker"].encode(), 0)
             self.attempt("find a key", lambda found=found: system_call(*found))
-        self.attempt("names of keys", lambda: self.canaries["marker"] in open("/proc/keys").read())
+        self.attempt("names of keys", lambda: self.canaries["marker"].encode() in read("/proc/keys", -1))
 
     def leave_root(self) -> bool:
         """Leave the changed root, as root with SYS_CHROOT can. This must be the last attempt."""
@@ -202,7 +223,7 @@ class Probe:
         """Leave a file among the packages that later builds install; the test looks for it in the cache."""
         for folder in ("/var/cache/apt/archives", "/var/lib/apt/lists", os.path.dirname(self.canaries["cache"])):
             with contextlib.suppress(OSError):
-                open(f"{folder}/poison.deb", "w").write("x")
+                write(f"{folder}/poison.deb")
 
 
 def main() -> None:

@@ -26,7 +26,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
-TOOLS = ("mount", "umount", "unshare", "nsenter", "bwrap", "mksquashfs", "veritysetup", "systemctl", "chroot", "minisign", "zstd")
+TOOLS = (
+    "mount",
+    "umount",
+    "unshare",
+    "nsenter",
+    "bwrap",
+    "mksquashfs",
+    "veritysetup",
+    "systemctl",
+    "chroot",
+    "minisign",
+    "zstd",
+)
 
 
 def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str], object]) -> list[Outcome]:

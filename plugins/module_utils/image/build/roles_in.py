@@ -51,7 +51,7 @@ def apply(
     layer: str = "image",
     python: str = PYTHON,
     script_failure: Callable[[Path, str], str] = lambda root, output: "",
-    memory: str | os.PathLike[str] = "/dev/shm",
+    memory: str | os.PathLike[str] = "/run",
     network: bool = False,
 ) -> None:
     """Apply ``roles`` in order to the image at ``root``.

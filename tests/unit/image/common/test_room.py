@@ -57,7 +57,8 @@ def test_a_command_sees_only_the_tree_and_what_it_is_lent(root, monkeypatch):
     (root / "etc/name").write_text("image")
     (root.parent / "lent").write_text("lent")
     monkeypatch.setenv("http_proxy", "http://ops:word@proxy")
-    script = f"cat {root}/etc/name {root.parent}/lent; ls {root.parent}; echo $http_proxy; ls /proc | grep -c ^[0-9]; exit 3"
+    script = f"cat {root}/etc/name {root.parent}/lent; ls {root.parent}; echo $http_proxy"
+    script += "; ls /proc | grep -c ^[0-9]; exit 3"
     done = run(entered(root, ["sh", "-c", script], readable=[root.parent / "lent"]), env=dict(os.environ))
     # The shell, ls or grep, and bubblewrap.
     *lines, processes = done.stdout.splitlines()

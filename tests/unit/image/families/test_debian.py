@@ -150,7 +150,8 @@ def test_the_lowest_layer_has_the_essential_packages_by_mmdebstrap_and_the_other
     assert "?codename(^bookworm$)" in essential[-1]
     assert "?essential" in essential[-1]
     assert (download, install) == ([*DOWNLOAD, "bash"], INSTALL)
-    assert {"mmdebstrap", "--variant=essential", "--architectures=amd64", "bookworm", str(root), SOURCE} <= set(bootstrap)
+    words = {"mmdebstrap", "--variant=essential", "--architectures=amd64", "bookworm", str(root), SOURCE}
+    assert words <= set(bootstrap)
     assert (root / "var/lib/apt/lists/whole").exists()
     # An image's own link is kept.
     assert (root / "etc/resolv.conf").is_symlink()

@@ -163,13 +163,15 @@ def test_progress_is_taken_from_the_lines_of_the_tools(tmp_path):
 
     class Shown(Tools):
         def process(self, argv, env=None, show=None, fault=None):
-            shown.append(show)
+            if "mmdebstrap" in argv:
+                shown.append(show)
+            # Only downloads can be too slow.
             assert callable(fault) == ("--download-only" in argv or "update" in argv)
             return super().process(argv, env, show, fault)
 
     (tmp_path / "root").mkdir()
-    caches = Caches({}, tmp_path)
+    caches = Caches({apt.LISTS: tmp_path / "lists"}, tmp_path)
     debian.install(tmp_path / "root", layer_of(), Shown(), {}, caches)
-    line = re.match(shown[2], "I: extracting archives...")
+    line = re.match(shown[0], "I: extracting archives...")
     assert line.group(1) == "extracting archives"
-    assert not re.match(shown[2], "I: automatically chosen mode: root")
+    assert not re.match(shown[0], "I: automatically chosen mode: root")
