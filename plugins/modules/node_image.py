@@ -17,9 +17,10 @@ description:
     settings give the same bytes, on any machine and at any time.
   - A layer is built again only if it, a layer below it, or one of its archives changed. A run without changes takes
     seconds, and needs the network only for the archives' release files.
-  - Builds as root, on a host with overlayfs and user namespaces. Scripts of packages, and roles, run in a room without
-    network from which they reach nothing of the host; see docs/background/images.md. A build that fails or is killed leaves no mount, and
+  - Builds as root, on a host with overlayfs and user namespaces. A build that fails or is killed leaves no mount, and
     nothing in the store.
+  - Scripts of packages, and roles, run in a room without network, from which they reach nothing of the host; see
+    docs/background/images.md.
   - Its action plugin shows the progress during the build.
 options:
   layers:

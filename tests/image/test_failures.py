@@ -122,8 +122,8 @@ def install(tmp_path: Path, given: dict, *packages: str) -> str:
     base = {"distribution": "debian", "suite": "sid", "architecture": "amd64", "archives": [given]}
     layers = {"base": {**base, "packages": ["x0"]}, "top": {"parent": "base", "packages": list(packages)}}
     layer = read_images({"node": {"layer": "top"}}, layers)["node"].layers[1]
+    caches = Caches({name: tmp_path / "cache" / name for name in (apt.ARCHIVES, apt.LISTS)}, tmp_path)
     with pytest.raises(ImageError) as caught:
-        caches = Caches({name: tmp_path / "cache" / name for name in (apt.ARCHIVES, apt.LISTS)}, tmp_path)
         debian.install(root, layer, Run("layer top", print), {}, caches)
     assert str(caught.value).startswith("layer top: ")
     return str(caught.value)

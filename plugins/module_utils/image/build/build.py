@@ -27,17 +27,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.regi
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
 TOOLS = (
-    "mount",
-    "umount",
-    "unshare",
-    "nsenter",
-    "bwrap",
-    "mksquashfs",
-    "veritysetup",
-    "systemctl",
-    "chroot",
-    "minisign",
-    "zstd",
+    *("mount", "umount", "unshare", "nsenter", "bwrap", "mksquashfs", "veritysetup", "systemctl", "chroot"),
+    *("minisign", "zstd"),
 )
 
 

@@ -67,9 +67,8 @@ def sign_by_command(data: bytes, command: Sequence[str], public_key: str) -> byt
     if process.returncode:
         output = " ".join(process.stderr.decode(errors="replace").split()) or "it gave no reason"
         raise ImageError(subject, f"ended with status {process.returncode}: {output[:600]}", remedy)
-    _verify(
-        data, process.stdout, public_key, subject, "have it print what minisign -S writes, by the public key's pair"
-    )
+    remedy = "have it print what minisign -S writes, with the key of the public key's pair"
+    _verify(data, process.stdout, public_key, subject, remedy)
     return process.stdout
 
 
