@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, file_inside, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import readable_paths
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
 
 # The environment of packages' scripts. INITRD=No: the hooks of initramfs-tools and dracut make no initrd, since the
@@ -64,7 +65,7 @@ def fetch(
         status = file_inside(root, STATUS) or folder / "status"
         (folder / "fetch.conf").write_text(_lines({**_common(layer, folder), **_outside(root, folder, status)}))
         environment = {**ENVIRONMENT, "APT_CONFIG": f"{folder}/fetch.conf"}
-        readable = readable_archives(layer)
+        readable = readable_paths(layer.archives)
 
         def get(*argv: str, show: str | None = None) -> None:
             command = entered(root, ["apt-get", "-q", *argv], network=True, readable=readable, writable=[folder])
@@ -87,12 +88,6 @@ def install(root: Path, layer: Layer, run: Run, caches: Caches, packages: Sequen
     command = entered(root, argv, network=layer.network, readable=[folder])
     with caches.lent(root, run):
         run(command, env={**ENVIRONMENT, "APT_CONFIG": f"{folder}/install.conf"})
-
-
-def readable_archives(layer: Layer) -> list[Path]:
-    """Return the paths of the build host that the layer's archives name: keyrings, and directories of packages."""
-    named = [path for archive in layer.archives for path in (archive.keyring, archive.local_folder()) if path]
-    return [Path(path) for path in dict.fromkeys(named) if Path(path).exists()]
 
 
 def _folder(root: Path, layer: Layer) -> Path:

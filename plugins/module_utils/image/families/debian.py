@@ -30,6 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.arch
     read_keyring,
     read_pins,
     read_url,
+    readable_paths,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
@@ -184,10 +185,9 @@ def _bootstrap(root: Path, layer: Layer, run: Run, caches: Caches, variant: str,
         *(f"--architectures={layer.architecture}", '--aptopt=APT::Install-Recommends "false"', *options),
         *(f"--skip={SKIPPED}", layer.suite, os.fspath(root), *apt.sources(layer.archives)),
     ]
-    readable = apt.readable_archives(layer)
     with caches.lent(root, run):
         run(
-            entered(root, command, network=layer.network, readable=readable),
+            entered(root, command, network=layer.network, readable=readable_paths(layer.archives)),
             env={**apt.ENVIRONMENT, **MOUNTED},
             show=r"I: ((?:extracting|installing).*?)\.*$",
         )

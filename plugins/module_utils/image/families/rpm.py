@@ -31,6 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.arch
     read_keyring,
     read_pins,
     read_url,
+    readable_paths,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
@@ -118,10 +119,9 @@ def archive_inputs(archive: Archive) -> dict[str, Any]:
 def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], caches: Caches) -> None:
     """Put ``layer``'s packages into ``root``: empty for the lowest layer, else the merged root of the layers below.
 
-    dnf fetches them in one room and installs them in another, which has no network.
-    ``digests`` are ``release_digests``; the metadata that dnf reads must match them. rpm takes ``SOURCE_DATE_EPOCH``
-    of this process as the time of installation, so that the database is the same each time.
-    Raises ImageError; ``root`` must not be used then.
+    dnf fetches them in one room and installs them in another, which has no network. ``digests`` are
+    ``release_digests``; the metadata that dnf reads must match them. rpm takes ``SOURCE_DATE_EPOCH`` of this process as
+    the time of installation. Raises ImageError; ``root`` must not be used then.
     """
     if not layer.packages:
         return
@@ -132,12 +132,10 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
             *("dnf", "--config", f"{folder}/dnf.conf", "--installroot", str(root)),
             *("--releasever", layer.suite, "--forcearch", layer.architecture),
         ]
-        named = [path for archive in layer.archives for path in (archive.keyring, archive.local_folder()) if path]
-        readable = [Path(path) for path in named if Path(path).exists()]
+        readable = readable_paths(layer.archives)
 
         def dnf(*words: str, network: bool) -> subprocess.CompletedProcess[str]:
-            argv = entered(root, [*command, *words], network, readable, [Path(folder)])
-            return run.process(argv, env=environment)
+            return run.process(entered(root, [*command, *words], network, readable, [Path(folder)]), env=environment)
 
         with caches.downloading(root, run):
             process = dnf("makecache", network=True)

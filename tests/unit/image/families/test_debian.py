@@ -312,21 +312,6 @@ def test_lists_of_different_releases_are_cached_separately():
     assert other["var/cache/apt/archives"] != first["var/cache/apt/archives"]
 
 
-def test_sources_trust_only_a_keyring_or_a_pinned_digest():
-    unproven = Archive("http://c/debian", ("sid",), ("main", "contrib"))
-    lines = apt.sources((MAIN, FLAT, unproven))
-    assert lines == [
-        "deb [signed-by=/keys.gpg] http://a/debian bookworm main",
-        "deb [check-valid-until=no trusted=yes] http://b/flat ./",
-        "deb http://c/debian sid main contrib",
-    ]
-
-
-def test_the_packages_of_a_directory_of_the_build_host_are_copied_into_the_image():
-    local = Archive("file:///srv/debian", ("./",), keyring="/k")
-    assert apt.sources((local,)) == ["deb [signed-by=/k] copy:///srv/debian ./"]
-
-
 # Recorded from dpkg 1.21 with a package below the one that was asked for, and with many packages in one step.
 CONFIGURED = """Setting up below (1.0) ...
 all is well

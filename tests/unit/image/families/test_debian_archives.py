@@ -100,6 +100,23 @@ def test_refusals_of_releases_have_a_remedy():
     ) == Mentions("http://a sid", "InRelease", "date")
 
 
+def test_sources_trust_only_a_keyring_or_a_pinned_digest():
+    main = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
+    flat = Archive("http://b/flat", ("./",), release_sha256={"./": PIN})
+    unproven = Archive("http://c/debian", ("sid",), ("main", "contrib"))
+    lines = apt.sources((main, flat, unproven))
+    assert lines == [
+        "deb [signed-by=/keys.gpg] http://a/debian bookworm main",
+        "deb [check-valid-until=no trusted=yes] http://b/flat ./",
+        "deb http://c/debian sid main contrib",
+    ]
+
+
+def test_the_packages_of_a_directory_of_the_build_host_are_copied_into_the_image():
+    local = Archive("file:///srv/debian", ("./",), keyring="/k")
+    assert apt.sources((local,)) == ["deb [signed-by=/k] copy:///srv/debian ./"]
+
+
 def test_pinned_archives_do_not_expire_and_keep_their_keyring():
     both = Archive("http://a", ("one", "two"), ("main",), "/k", {"two": PIN})
     assert apt.sources((both,)) == [
