@@ -55,7 +55,8 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
     with locked(setting.cache, ", ".join(images)):
         work = setting.cache / "work"
         remove(work)
-        work.mkdir()
+        # A layer may have programs that run as root for every user of the build host who can reach them.
+        work.mkdir(mode=0o700)
         try:
             return _build_all(images, setting, public_key, work, progress)
         finally:
