@@ -23,7 +23,7 @@ from placeholder_archive import Archive
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import ansible_paths
 
-PROBE = Path(__file__).parents[1] / "support/image/probe.py"
+PROBE = Path(__file__).parent / "probe.py"
 # A setting whose value has no effect while the kernel runs.
 SETTING = "/proc/sys/kernel/panic"
 POSTINST = "#!/bin/sh\npython3 /usr/lib/hostile/probe.py /usr/lib/hostile/canaries.json package\n"
