@@ -115,8 +115,8 @@ def entered(
         *_programs(network),
         *("--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--tmpfs", "/var/tmp", "--dir", "/root"),
         *("--tmpfs", "/run"),
-        *(word for path in readable for word in bound("--ro-bind", path)),
-        *(word for path in writable for word in bound("--bind", path)),
+        *_lent("--ro-bind", readable),
+        *_lent("--bind", writable),
         *("--bind", f"{root}", f"{root}", "--dev-bind", f"{root}/dev", f"{root}/dev"),
         *("--perms", "1777", "--tmpfs", f"{root}/dev/shm", "--tmpfs", f"{root}/run"),
         *("--perms", "1777", "--dir", f"{root}/run/lock", "--perms", "1777", "--tmpfs", f"{root}/tmp"),
@@ -141,12 +141,6 @@ def entered(
     ]
 
 
-def bound(option: str, path: Path) -> list[str]:
-    """Return bubblewrap's words for a path that may lead over links: it is at its name, and where it leads to."""
-    real = path.resolve()
-    return [word for name in dict.fromkeys((os.fspath(path), os.fspath(real))) for word in (option, f"{real}", name)]
-
-
 def require_namespaces() -> None:
     """Raise ImageError if the kernel refuses user namespaces."""
     tried = process.run(["unshare", "--user", "--mount", "true"])
@@ -169,6 +163,20 @@ def _programs(network: bool) -> list[str]:
             words += ["--ro-bind", os.fspath(path), os.fspath(path)]
     names = [*ETC, *(ETC_OF_NETWORK if network else ()), *sorted(path.name for path in Path("/etc").glob("python3*"))]
     return words + [word for name in names for word in ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")]
+
+
+def _lent(option: str, paths: Iterable[Path]) -> list[str]:
+    """Return the words for paths that may lead over links: each is at its name, and where it leads to."""
+    words: list[str] = []
+    names = {Path("/usr")}
+    for path in paths:
+        real = path.resolve()
+        for name in (path, real):
+            # What is in a directory that the room has already is there, as a link if it is one.
+            if not names.intersection((name, *name.parents)):
+                names.add(name)
+                words += [option, os.fspath(real), os.fspath(name)]
+    return words
 
 
 def _closed_proc(place: str) -> list[str]:

@@ -69,6 +69,16 @@ def test_a_command_sees_only_the_tree_and_what_it_is_lent(root, monkeypatch):
 
 
 @made
+def test_a_lent_path_may_be_a_link_or_in_a_directory_that_is_lent_too(root, tmp_path):
+    (tmp_path / "lent").mkdir()
+    (tmp_path / "target").write_text("target")
+    (tmp_path / "lent/link").symlink_to(tmp_path / "target")
+    (tmp_path / "outer").symlink_to(tmp_path / "target")
+    paths = [tmp_path / "lent", tmp_path / "lent/link", tmp_path / "outer"]
+    assert run(entered(root, ["cat", *map(str, paths[1:])], readable=paths)).stdout == "targettarget"
+
+
+@made
 def test_a_services_start_is_refused_unless_the_image_has_its_own_policy(root):
     policy = root / "usr/sbin/policy-rc.d"
     assert run(entered(root, ["cat", str(policy)])).returncode != 0
