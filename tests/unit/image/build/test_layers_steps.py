@@ -162,7 +162,8 @@ def test_an_upper_layer_is_built_on_an_overlay_of_the_layers_below(site):
 def test_the_lowest_layer_is_built_in_its_own_directory(site):
     built = site.build(replace(BASE, services=Services(masked=("a.service",))))
     assert site.lines[1:] == [
-        *(f"{name} work/root" for name in ("install base", "contents", "packages", "clean", "mksquashfs")),
+        "install base from {} beside work work/root",
+        *(f"{name} work/root" for name in ("contents", "packages", "clean", "mksquashfs")),
         "veritysetup format",
     ]
     assert site.told[0] == "layer base: users, files, services"
