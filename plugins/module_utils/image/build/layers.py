@@ -214,8 +214,15 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_lay
         run(["mount", "-t", "tmpfs", "-o", "mode=0700,nosuid,nodev", "tmpfs", memory])
     for role in layer.roles:
         progress(f"{subject}: role {role.name}")
-        failure = family.script_failure
-        roles_in.apply(root, [role], run.process, layer.name, failure, memory, layer.network)
+        roles_in.apply(
+            root,
+            [role],
+            run.process,
+            layer.name,
+            script_failure=family.script_failure,
+            memory=memory,
+            network=layer.network,
+        )
     require_unchanged(request)
     packages = family.packages(root, run)
     output = work / "out"
