@@ -37,8 +37,8 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
     Raises ImageError if the kernel is missing, or lacks something that the first stage requires.
     """
     subject = f"kernel {version}"
-    names = [f"{top}/modules/{version}" for top in ("usr/lib", "lib")]
-    folder = next((name for name in names if inside(root, name, follow=True).is_dir()), None)
+    folders = [f"{top}/modules/{version}" for top in ("usr/lib", "lib")]
+    folder = next((name for name in folders if inside(root, name, follow=True).is_dir()), None)
     if folder is None:
         raise ImageError(
             subject, f"has no directory in {root}/lib/modules", "give the version of a kernel in the image"
