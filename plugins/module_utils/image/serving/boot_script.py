@@ -159,6 +159,15 @@ def nic_lines(nics: Sequence[Mapping[str, Any]], subject: str) -> list[str]:
     return list(lines.values())
 
 
+def stated_nics(mac: str, nics: Sequence[Mapping[str, Any]], subject: str) -> list[str]:
+    """Return the lines about all NICs that the booted node configures; ``mac``, with colons, is of the one that boots.
+
+    That one uses DHCP unless it is among ``nics``. Raises ImageError.
+    """
+    lines = nic_lines(nics, subject)
+    return lines if any(line.split()[0] == mac for line in lines) else [f"{mac} {DHCP}", *lines]
+
+
 def _addresses(address: Any, gateway: Any, subject: str) -> tuple[str, str]:
     """Return address and gateway in their canonical forms. Raises ImageError."""
     if address == DHCP:
