@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from build_host import make_keys
 from fleet_machines import ENTER, boot, mac, make_node, start_bmc, system
 from image_samples import Sample
 from playing import ANSIBLE, ansible_playbook
@@ -39,7 +40,7 @@ class Fleet:
         self.nodes = nodes
         self.servers = {"boot01": {"ansible_connection": "local"}}
         self.store = Store(str(folder / "store"))
-        make_keys(folder)
+        make_keys(folder / "keys")
         (folder / "enter").write_text(ENTER)
         self.fate({})
         for sample in (OLD, NEW):
@@ -62,8 +63,8 @@ class Fleet:
             "ansible_python_interpreter": sys.executable,
             "node_boot_store_dir": self.store.path,
             "node_image_store_dir": self.store.path,
-            "node_image_signing_key": str(self.folder / "image.key"),
-            "node_image_public_key": str(self.folder / "image.pub"),
+            "node_image_signing_key": str(self.folder / "keys" / "image.key"),
+            "node_image_public_key": str(self.folder / "keys" / "image.pub"),
             "node_boot_server_urls": URLS,
             "proofs_path": str(self.folder / "proofs"),
             "node_boot_timeout_s": 6,
