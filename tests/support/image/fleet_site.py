@@ -18,6 +18,7 @@ from fleet_machines import ENTER, boot, mac, make_node, start_bmc, system
 from image_samples import Sample
 from playing import ANSIBLE, ansible_playbook
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -48,6 +49,9 @@ class Fleet:
         channels.promote(self.store, "stable", OLD.digest)
         rows = [{"name": node, "mac": mac(node), "channel": "stable", "servers": URLS} for node in nodes]
         ensure(self.store, rows, False)
+        served = {"host": "boot01", "statement": 0, "channels": [{"name": "stable", "digest": OLD.digest}]}
+        key = issue.Key(str(folder / "keys" / "image.key"), str(folder / "keys" / "image.pub"))
+        issue.ensure(self.store, rows, [], [served], key, issue.Terms(90, int(time.time())), False)
         for node in nodes:
             make_node(folder, node)
             boot(folder, node)

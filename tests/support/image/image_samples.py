@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
     digest,
     dump,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import FORMAT
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 SIGNATURE = b"untrusted comment: a signature\n"
@@ -49,7 +50,7 @@ class Sample:
             suite="bookworm",
             architecture="amd64",
             kernel=Kernel("6.1.0-31-cloud-amd64", blob(kernel), len(kernel)),
-            first_stage=FirstStage(blob(b"first stage"), len(b"first stage")),
+            first_stage=FirstStage(blob(b"first stage"), len(b"first stage"), (FORMAT,)),
             kernel_arguments=tuple(arguments),
             writable_mib=1024,
             layers=tuple(

@@ -40,7 +40,15 @@ REFUSED = {
 }
 CHECKED_BY_MODULE = (
     "gpu_host",
-    *("node_boot_hold", "node_boot_restart", "node_boot_scripts", "node_identity", "node_image", "node_image_keep"),
+    *(
+        "node_boot_hold",
+        "node_boot_restart",
+        "node_boot_scripts",
+        "node_boot_statement",
+        "node_identity",
+        "node_image",
+        "node_image_keep",
+    ),
     *("node_image_rollout", "roce_fabric_drift", "roce_fabric_proof", "roce_path_info", "roce_switch_config"),
     *("vsphere_gpu_vm", "vsphere_host_passthrough"),
 )

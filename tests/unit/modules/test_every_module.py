@@ -32,6 +32,7 @@ MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py") if "\n
 SECRETS = {
     "netbox_links_info": ["netbox_token"],
     "node_boot_restart": ["bmc.password"],
+    "node_boot_statement": ["signing_password"],
     "node_identity": ["nodes.secrets.content", "signing_password"],
     "node_image": ["signing_password"],
     "vsphere_gpu_vm": ["password"],
@@ -112,6 +113,10 @@ REFUSED = {
         "hold 'a': not a hold name; give it as it was reported, like hold-0123abcd",
     ),
     "node_boot_scripts": ({**STORE, "nodes": []}, NO_STORE),
+    "node_boot_statement": (
+        {**STORE, **KEYS, "nodes": [], "stores": [], "days": 0},
+        "node_boot_statement_days: 0 is not a number of days; give 1 to 3650",
+    ),
     "node_identity": ({**STORE, **KEYS, "nodes": []}, NO_STORE),
     "node_identity_approval": (
         {"node": "bm01", "ek": "AAAA"},

@@ -26,10 +26,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 
 BOOT = "boot"
 COMMAND_LINE = "/proc/cmdline"
+SEQUENCE = "the node boots only what the site has signed for it"
 NO_STATEMENT = "the image's first stage knows no statement; build the image again with this version"
 # Warnings of the first stage that say nothing about what was booted, or that have claims of their own.
 HARMLESS = re.compile(
-    r"a clock is wrong: |the TPM does not |this kernel has no (NUMA policy|dm-verity)|the layers .* exceed"
+    r"a clock is wrong: |the TPM does not |this kernel has no (NUMA policy|dm-verity)|layers \(\d+ MiB\) and writable"
 )
 
 
@@ -58,7 +59,10 @@ class NodePlan:
 
 def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
     """Return the claims about the boot of the node ``name``; ``state`` as node_image_info reads it."""
-    report = state.get("report") or {}
+    # Tuples, if the report did not come as JSON.
+    report = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in (state.get("report") or {}).items()
+    }
     made = [
         compare(BOOT, "the first stage booted this node", name, report.get("node"), PATH),
         compare(BOOT, "the image's name is that of its manifest", manifest.name, report.get("name"), PATH),
@@ -83,29 +87,27 @@ def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Ma
     if FORMAT in manifest.first_stage.knows:
         return [*made, _words(report, state), *_statement(plan, report), *_settings(plan, report)]
     words = _words_before_statements(name, digest, plan)
-    return [*made, _compared_words(words, state), not_applicable(BOOT, SEQUENCE, "a statement", PATH, NO_STATEMENT)]
+    words_claim = _compared_words(words, state.get("boot_arguments"))
+    return [*made, words_claim, not_applicable(BOOT, SEQUENCE, "a statement", PATH, NO_STATEMENT)]
 
 
-SEQUENCE = "the node boots only what the site has signed for it"
-
-
-def _compared_words(words: Sequence[str], state: Mapping[str, Any]) -> Claim:
+def _compared_words(words: Sequence[str], seen: Sequence[str] | None) -> Claim:
     claim = "the command line has no other words of the boot than its script writes"
-    return compare(BOOT, claim, list(words), state.get("boot_arguments"), COMMAND_LINE)
+    return compare(BOOT, claim, list(words), seen, COMMAND_LINE)
 
 
 def _words(report: Mapping[str, Any], state: Mapping[str, Any]) -> Claim:
     """Compare the words for the first stage with what the statement said when the node booted.
 
     They are not signed, and decide nothing; that they are others shows an altered script. The script gives the servers
-    in the inventory's order, the report in the node's.
+    in the inventory's order, the report in the node's. The word about NICs is for other first stages.
     """
-    seen = state.get("boot_arguments") or []
-    given = next((word.partition("=")[2].split(",") for word in seen if word.startswith("sailloft.servers=")), [])
+    seen = state.get("boot_arguments")
+    seen = None if seen is None else [word for word in seen if word != NICS_ARGUMENT]
+    given = next((word.partition("=")[2].split(",") for word in seen or [] if word.startswith("sailloft.servers=")), [])
     servers = given if sorted(given) == sorted(report.get("servers", [])) else report.get("servers", [])
     settings = (report.get("image", ""), ",".join(servers), report.get("node", ""), report.get("report_url", ""))
-    nics = [NICS_ARGUMENT] if len(report.get("nics", [])) > 1 or NICS_ARGUMENT in seen[1:2] else []
-    return _compared_words([INITRD, *nics, *boot_words(*settings, report.get("mac", "").replace(":", "-"))], state)
+    return _compared_words([INITRD, *boot_words(*settings, report.get("mac", "").replace(":", "-"))], seen)
 
 
 def _words_before_statements(name: str, digest: str, plan: NodePlan) -> list[str]:

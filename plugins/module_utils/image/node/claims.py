@@ -27,7 +27,8 @@ class Expected:
     """The image and settings that a node should run.
 
     ``digest`` comes from the node's pin or from ``channel`` (empty for a pin); ``manifest`` is the manifest of this
-    digest; ``plan`` is what the inventory says about the boot; ``kernel_arguments`` are the node's own; ``may_fail`` are units whose failure the inventory expects.
+    digest; ``plan`` is what the inventory says about the boot; ``kernel_arguments`` are the
+    node's own; ``may_fail`` are units whose failure the inventory expects.
     """
 
     digest: str
@@ -133,7 +134,7 @@ def _layers(expected: Expected, state: dict[str, Any]) -> list[Claim]:
         name, seen = layer.name, by_name.get(layer.name, {})
         claims.append(compare(LAYER, f"layer {name} has its digest", layer.sha256, seen.get("sha256"), PATH))
         if FORMAT in expected.manifest.first_stage.knows:
-            root = f"layer {name} has its dm-verity root"
+            root = f"layer {name} has its root hash"
             claims.append(compare(LAYER, root, layer.verity.root_sha256, seen.get("root_sha256"), PATH))
         verity = f"every read of layer {name} is verified against its digest (dm-verity)"
         if state.get("verity_possible") is False and not seen.get("verity"):
