@@ -10,6 +10,13 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
+  channels_to_come:
+    description:
+      - Channels that the boot servers need not have yet, for example before their first rollout.
+      - A node that follows such a channel gets its script and its line after that.
+    type: list
+    elements: str
+    default: []
   removed:
     description: Names of nodes that have left the site. What the store has about them is removed.
     type: list

@@ -24,13 +24,6 @@ options:
     description: The boot server's store.
     type: path
     required: true
-  channels_to_come:
-    description:
-      - Channels that the store need not have yet, for example before their first rollout. A node that follows such a
-        channel gets its script after that.
-    type: list
-    elements: str
-    default: []
   statement:
     description:
       - The signed statement of what nodes may run, RV(sailloft.fleet.node_boot_statement#module:text); empty for none.
@@ -103,7 +96,6 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "store": {"type": "path", "required": True},
-            "channels_to_come": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "str", "default": ""},
             "statement": {"type": "str", "default": ""},
             **node_scripts.OPTIONS,

@@ -143,7 +143,14 @@ def main() -> None:
         key = issue.Key(params["signing_key"], params["public_key"], params["signing_password"])
         terms = issue.Terms(params["days"], int(time.time()), params["reissue"])
         change = issue.ensure(
-            store, params["nodes"], params["removed"], params["stores"], key, terms, module.check_mode
+            store,
+            params["nodes"],
+            params["removed"],
+            params["stores"],
+            key,
+            terms,
+            module.check_mode,
+            params["channels_to_come"],
         )
         before, after = (statement.split(data)[0].decode() if data else "" for data in (change.before, change.after))
         path = statement.path_of(store)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import listed
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import checked_mac, stated_nics
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import of_another_node, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
@@ -70,15 +71,17 @@ def ensure(
     key: Key,
     terms: Terms,
     check: bool,
+    channels_to_come: Sequence[str] = (),
 ) -> Issue:
     """Issue a statement if the lines of ``nodes`` change or a third of the last one's validity has passed.
 
     ``nodes`` as for ``node_scripts.wanted``, ``removed`` are names; the lines of other nodes stay. ``servers`` are the
-    boot servers, with host, channels and the sequence of their statement. The store is that of this host. A node whose
-    channel no server has keeps its line. Raises ImageError before anything is changed.
+    boot servers, with host, channels and the sequence of their statement. The store is that of this host. A node that
+    follows one of ``channels_to_come`` has no line until a server has the channel. Raises ImageError before anything is
+    changed.
     """
     wanted(nodes)
-    rows = _rows(nodes, _images(nodes, servers))
+    rows = _rows(nodes, _images(nodes, servers, channels_to_come))
     if not check:
         with store.reported():
             os.makedirs(store.path, mode=0o755, exist_ok=True)
@@ -88,7 +91,7 @@ def ensure(
         served = max((server["statement"] for server in servers), default=0)
         if not terms.reissue:
             _require_newest(last, servers, served)
-        kept = _kept(last, rows, {row.name for row in rows.values()} | set(removed))
+        kept = _kept(last, rows, {node["name"] for node in nodes} | set(removed))
         new = Statement(
             max(served, statement.sequence_in(store)) + 1,
             statement.text_of(terms.now_s),
@@ -103,22 +106,34 @@ def ensure(
         return Issue(before, statement.dump(new) if check else _signed(store, new, key), new)
 
 
-def _images(nodes: Sequence[Mapping[str, Any]], servers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return channel -> digest of the channels that nodes follow. Raises ImageError if the servers do not agree."""
+def _images(
+    nodes: Sequence[Mapping[str, Any]], servers: Sequence[Mapping[str, Any]], to_come: Sequence[str]
+) -> dict[str, str]:
+    """Return channel -> digest of the channels that nodes follow.
+
+    Raises ImageError if the servers do not agree, or have not a channel that is not ``to_come``.
+    """
     followed = {node["channel"] for node in nodes if node.get("channel")}
     digests: dict[str, str] = {}
     hosts: dict[str, str] = {}
     for server in servers:
         for channel in server["channels"]:
             name, digest = channel["name"], channel["digest"]
-            if name in followed and digests.setdefault(name, digest) != digest:
+            if digests.setdefault(name, digest) != digest and name in followed:
                 raise ImageError(
                     f"channel {name}",
                     f"names {digests[name]} on {hosts[name]} and {digest} on {server['host']}",
                     "promote one image on all of them (playbooks/node_images.yml)",
                 )
             hosts.setdefault(name, server["host"])
-    return digests
+    for name in sorted(followed - set(digests) - set(to_come)):
+        of = [node["name"] for node in nodes if node.get("channel") == name]
+        raise ImageError(
+            f"channel {name}, which {listed(of)} would boot",
+            "no boot server has such a channel",
+            f"existing channels: {', '.join(sorted(hosts))}" if hosts else "promote one",
+        )
+    return {name: digest for name, digest in digests.items() if name in followed}
 
 
 def _rows(nodes: Sequence[Mapping[str, Any]], images: Mapping[str, str]) -> dict[str, StatedNode]:

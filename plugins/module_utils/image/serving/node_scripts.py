@@ -32,6 +32,7 @@ _TEXTS = {"type": "list", "elements": "str", "default": []}
 _NIC = {key: {"type": "str", "required": key == "address"} for key in ("mac", "name", "address", "gateway")}
 # The options of the modules for the nodes of a run.
 OPTIONS: dict[str, Any] = {
+    "channels_to_come": _TEXTS,
     "removed": _TEXTS,
     "nodes": {
         "type": "list",

@@ -38,10 +38,12 @@ def site(tmp_path, keys):
     """A function that issues a statement of nodes at a time; by default of two nodes that follow stable."""
     store = Store(str(tmp_path / "store"))
 
-    def run(*nodes, now_s=NOW_S, days=90, reissue=False, check=False, key=keys[0], removed=(), servers=None):
+    def run(
+        *nodes, now_s=NOW_S, days=90, reissue=False, check=False, key=keys[0], removed=(), servers=None, to_come=()
+    ):
         rows = nodes or (node(1), node(2))
         given = [server()] if servers is None else servers
-        return issue.ensure(store, list(rows), removed, given, key, Terms(days, now_s, reissue), check)
+        return issue.ensure(store, list(rows), removed, given, key, Terms(days, now_s, reissue), check, to_come)
 
     run.store = store
     return run
@@ -121,8 +123,12 @@ def test_check_mode_predicts_the_statement_and_writes_nothing(site):
     assert tree(site.store.path) == before
 
 
-def test_a_node_whose_channel_does_not_exist_yet_has_no_line(site):
-    assert list(site(node(1), node(2, channel="lab")).statement.nodes) == ["52:54:00:00:00:01"]
+def test_a_node_of_a_channel_that_is_to_come_has_no_line(site):
+    site()
+    assert list(site(node(1), node(2, channel="lab"), to_come=["lab"]).statement.nodes) == ["52:54:00:00:00:01"]
+    before = tree(site.store.path)
+    assert refused(site, node(2, channel="labb")) == Mentions("channel labb, which bm02 would boot", "stable")
+    assert tree(site.store.path) == before
 
 
 def test_channels_that_differ_between_servers_are_refused(site):
