@@ -30,7 +30,7 @@ REFUSED = {
     "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
     "guest_answers": "missing required arguments: hypervisor",
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
-    "node_image_proof": "missing required arguments: digest, manifest, name, path",
+    "node_image_proof": "missing required arguments: digest, mac, manifest, name, path, servers",
     "node_image_wait": "missing required arguments: since",
     "reached": UNSUPPORTED,
     "report": "missing required arguments: lines",

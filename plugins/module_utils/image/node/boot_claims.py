@@ -36,7 +36,7 @@ HARMLESS = re.compile(
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What the inventory says about a node's boot; ``nics`` are the lines of its statement.
+    """The inventory's plan of a node's boot; ``nics`` are the lines of its statement.
 
     ``sequence`` is that of the boot servers' statement, 0 if it is unknown; ``booted``: whether this run has booted the
     node, so that it must have used this statement.

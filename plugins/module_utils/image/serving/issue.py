@@ -34,7 +34,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Terms:
-    """How long a statement is valid, and the time now in seconds since 1970.
+    """The days for which a statement is valid, and the time now in seconds since 1970.
 
     ``reissue``: a new one is issued though the last has a later time, is signed by another key, or is not on this host.
     """
@@ -59,7 +59,7 @@ class Issue:
 
     @property
     def changed(self) -> bool:
-        """Whether a new statement was issued."""
+        """True if a new statement was issued."""
         return self.before != self.after
 
 

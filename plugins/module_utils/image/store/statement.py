@@ -40,7 +40,7 @@ UNREADABLE = re.compile(r'["\\]')
 
 @dataclass(frozen=True)
 class StatedNode:
-    """What a node boots with: its image's digest, the URLs of its servers and for its reports, and its NICs.
+    """A node's lines: its image's digest, the URLs of its servers and for its reports, and its NICs.
 
     ``nics`` are lines "NIC ADDRESS [GATEWAY]"; ``channel`` is the one that it follows, empty for a pin.
     """
@@ -55,7 +55,7 @@ class StatedNode:
 
 @dataclass(frozen=True)
 class Statement:
-    """What nodes may run, by the MAC address from which they boot; the times are UTC, as ``TIME`` writes them."""
+    """The images that nodes may run, by the MAC address from which they boot; the times are UTC, as ``TIME`` writes them."""
 
     sequence: int
     issued: str
