@@ -162,8 +162,8 @@ def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
         buffer_bytes=(130944, lossless_bytes(400, 3, policy.ip_mtu_bytes), *[0] * 6),
         cable_m=3,
     )
-    card = {"cannot": {}, "gids": None, "speed_gbit_s": 400, "mac": None, "vfs": [], "vfs_unread": "", "uncovered": []}
-    text = json.dumps({**asdict(nic), **card})
+    card: dict[str, Any] = {"cannot": {}, "gids": None, "speed_gbit_s": 400, "mac": None, "vfs": [], "vfs_unread": ""}
+    text = json.dumps({**asdict(nic), **card, "uncovered": []})
     return {host: {name: {**json.loads(text), "name": name} for name in nics} for host, nics in hosts.items()}
 
 
