@@ -113,6 +113,8 @@ def entered(
         *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
         *(word for name in CAPABILITIES for word in ("--cap-add", f"CAP_{name}")),
         *_programs(network),
+        # First, because a lent path may be below /dev (a cache in /dev/shm).
+        *("--dev-bind", f"{root}/dev", "/dev"),
         *("--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--tmpfs", "/var/tmp", "--dir", "/root"),
         *("--tmpfs", "/run"),
         *_lent("--ro-bind", readable),
@@ -121,7 +123,7 @@ def entered(
         *("--perms", "1777", "--tmpfs", f"{root}/dev/shm", "--tmpfs", f"{root}/run"),
         *("--perms", "1777", "--dir", f"{root}/run/lock", "--perms", "1777", "--tmpfs", f"{root}/tmp"),
         *("--proc", f"{root}/proc", *_closed_proc(f"{root}/proc")),
-        *("--symlink", f"{root}/proc", "/proc", "--symlink", f"{root}/dev", "/dev"),
+        *("--symlink", f"{root}/proc", "/proc"),
     ]
     resolver = ""
     if network and os.path.exists("/etc/resolv.conf"):
