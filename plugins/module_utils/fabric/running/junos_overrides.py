@@ -153,12 +153,15 @@ def lags(lines: Sequence[Line]) -> dict[str, tuple[str, ...]]:
 
 def _filters_with(name: str, lines: Sequence[Line]) -> set[str]:
     """Return a filter and those that have it as a term's filter (firewall ... filter F term T filter NAME)."""
-    names = [name]
-    for inner in names:
-        for line in lines:
-            if line[0] == "firewall" and line[-2:] == ("filter", inner) and line[line.index("filter") + 1] not in names:
-                names.append(line[line.index("filter") + 1])
-    return set(names)
+    inner_to_outer = [
+        (line[-1], line[line.index("filter") + 1]) for line in lines if line[0] == "firewall" and line[-2] == "filter"
+    ]
+    names: set[str] = set()
+    following = {name}
+    while following:
+        names |= following
+        following = {outer for inner, outer in inner_to_outer if inner in following} - names
+    return names
 
 
 def _percents(lines: Sequence[Line]) -> dict[Line, int]:
