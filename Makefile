@@ -133,9 +133,9 @@ ansible-core: packages .venv/.tests
 ansible-core-all: packages .venv/.tests
 	tests/ansible_core/run all
 
-# The unit tests with ten times the examples for each property.
+# The tests of properties, each with ten times the examples.
 thorough: packages .venv/.tests
-	pytest -n 2 --timeout 3600 --hypothesis-profile thorough
+	pytest -n 2 --timeout 3600 --hypothesis-profile thorough -m 'hypothesis and not fleet and not long'
 
 # Rollouts, re-imaging and the fabric's policy: whole playbooks on simulated nodes and switches.
 fleet: packages .venv/.tests

@@ -79,6 +79,7 @@ def test_the_first_run_applies_and_the_second_changes_nothing(fabric):
     assert len(list((fabric.path / "backups").iterdir())) == 1
 
 
+@pytest.mark.long
 def test_a_run_waits_for_the_buffers_that_an_image_computes(fabric):
     fabric.compute_buffers()
     status, output = fabric.play(policy=LOSSLESS)
@@ -103,6 +104,7 @@ def test_a_failed_proof_restores_the_previous_configurations(fabric):
     assert fabric.sonic_log().count("apply-patch") == 2
 
 
+@pytest.mark.long
 def test_what_failed_before_the_run_fails_it_and_undoes_nothing(fabric):
     config = fabric.sonic()
     config["PORT"]["Ethernet0"]["pfc_asym"] = "on"
