@@ -34,12 +34,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     set_lines,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
-    buffers,
     hashed_fields,
     lags,
     overrides,
     speeds_gbit_s,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.parts.junos_buffers import buffers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import BUFFER
 
 SYSTEM = "junos"
@@ -63,6 +63,7 @@ class JunosReader:
     def __init__(self, text: str, name: str, queue_buffer_bytes: int | None = None) -> None:
         """Parse ``text``. ``queue_buffer_bytes``: the inventory's; None: that of the configuration."""
         self.name = name
+        self.text = text
         lines, inactive = set_lines(effective(text), name)
         self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
         self.cos: dict[str, list[Line]] = {}
@@ -177,7 +178,7 @@ class JunosReader:
             speeds_gbit_s=speeds_gbit_s(self.lines),
             lags=lags(self.lines),
             lag_ip_mtu_bytes={lag: self.mtu(lag) or MTU_BYTES for lag in lags(self.lines)},
-            buffers=buffers(self.lines, self.name),
+            buffers=buffers(self.lines, self.text, self.name),
         )
 
     def port(self, port: str, lines: list[Line]) -> PortQos:
