@@ -157,16 +157,13 @@ class JunosReader:
         for line in self.cos.get("interfaces", []):
             by_name.setdefault(line[0], []).extend([line[1:]] if line[1:] else [])
         wild = {name: lines for name, lines in by_name.items() if "*" in name or name == "all"}
-        ports = dict.fromkeys(name for name in by_name if name not in wild)
-        ports.update(dict.fromkeys(name for name in self.interfaces if PORT.fullmatch(name)))
+        ports = dict.fromkeys(
+            [*(name for name in by_name if name not in wild), *filter(PORT.fullmatch, self.interfaces)]
+        )
         port_qos = {}
         for port in ports:
-            lines = [
-                line
-                for name, pattern_lines in wild.items()
-                if name == "all" or fnmatchcase(port, name)
-                for line in pattern_lines
-            ]  # fmt: skip
+            patterns = [name for name in wild if name == "all" or fnmatchcase(port, name)]
+            lines = [line for name in patterns for line in wild[name]]
             port_qos[port] = self.port(port, [*lines, *by_name.get(port, [])])
         return Switch(
             self.name,

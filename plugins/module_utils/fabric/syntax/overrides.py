@@ -200,7 +200,8 @@ CUMULUS = Rules(
 )
 # "module option value" of dellemc.enterprise_sonic.
 DELL_SONIC = Rules(
-    (r"interfaces enabled False", LINK),
+    # graceful_shutdown: the port channel leaves its peer, and packets take other paths.
+    (r"interfaces enabled False|lag_interfaces graceful_shutdown True", LINK),
     (r"interfaces auto_negotiate ", RATE),
     (r"qos_interfaces pfc asymmetric True", PAUSE),
     (r"qos_interfaces qos_maps dot1p_fwd_group ", CLASS),

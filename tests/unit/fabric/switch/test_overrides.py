@@ -857,6 +857,10 @@ EXAMPLES = {
             "Eth1/99",
         ),
         "port channel's MTU": ({**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 1500}]}, "PortChannel1 mtu 1500"),
+        "port channel that leaves its peer": (
+            {"lag_interfaces": [{**LAG["lag_interfaces"][0], "graceful_shutdown": True}]},
+            "lag_interfaces graceful_shutdown True",
+        ),
         "port channel's maps": (
             {**LAG, "qos_interfaces": [{"name": "PortChannel1", "qos_maps": {"dscp_fwd_group": "A"}}]},
             "qos_maps dscp_fwd_group A",
@@ -1151,6 +1155,7 @@ HARMLESS = {
     "dell_sonic": [
         {"interfaces": [{"name": "PORT", "enabled": True, "speed": "SPEED_400GB", "description": "shutdown"}]},
         {**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 9100}]},
+        {"lag_interfaces": [{**LAG["lag_interfaces"][0], "graceful_shutdown": False, "min_links": 1}]},
         {
             "interfaces": [
                 {"name": "PORT", "auto_negotiate": True, "speed": "SPEED_400GB", "advertised_speed": ["400000"]}
