@@ -87,7 +87,7 @@ NXOS = Rules(
     (r"storm-control |macsec |class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
     (r"class c-out-(8q-)?q-default (queue-limit|random-detect)", None),  # of other traffic
-    (r"class \S+ random-detect (?!.* ecn$)", QUEUE),  # it drops
+    (r"class \S+ random-detect(?!.* ecn$)", QUEUE),  # it drops
     (r"class \S+ match ", CLASS),
     (r"class \S+ (pause (no-drop )?buffer-size|queue-limit)", BUFFER),
     (r"class \S+ (set (qos-group|dscp|precedence|cos)|pause|mtu|priority|bandwidth|random-detect)\b", None),

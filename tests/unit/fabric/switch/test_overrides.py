@@ -171,6 +171,10 @@ EXAMPLES = {
             "PORT: channel-group 7 mode active\ninterface port-channel7\n  no switchport",
             "port-channel7 mtu 1500",
         ),
+        **{
+            f"{words} of CNPs": (f"CNPS: {words}", f"class c-out-8q-q6 {words}")
+            for words in (f"{DROPS} non-ecn", "random-detect non-ecn", "random-detect")
+        },
         "WRED that drops CNPs": (
             f"CNPS: {DROPS}",
             f"class c-out-8q-q6 {DROPS}",
