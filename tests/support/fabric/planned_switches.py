@@ -51,7 +51,7 @@ SYSTEMS = {
     "few": replace(WHOLE, asics=("spectrum3",), not_asics={"jericho2": "few has other queues there"}),
     "named": replace(WHOLE, port=re.compile("Ethernet[0-9]+"), port_example="Ethernet0"),
     "parts": replace(WHOLE, buffer_shares=BufferShares(30)),
-    "cut": replace(WHOLE, default_shares=BufferShares(9, 45)),
+    "cut": replace(WHOLE, default_shares={"tomahawk3": BufferShares(9, 45)}),
     "sizes": replace(WHOLE, not_held={"headroom": "", "cable_m": ""}, sizes_headroom=True, check_cable=check_cable),
     "steps": replace(WHOLE, not_held={"headroom": "", "cable_m": ""}, held_cable_m=lambda cable: 40),
     "soft": replace(WHOLE, not_held={"pfc": "it sends none", "headroom": "none"}),

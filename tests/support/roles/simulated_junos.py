@@ -29,6 +29,15 @@ SOFTWARE = (
     "<software-information><host-name>leaf1</host-name><product-model>qfx5240</product-model>"
     "<junos-version>23.4X100-D20.5-EVO</junos-version></software-information>"
 )
+SHARED_BUFFER = """
+Ingress:
+  Shared Buffer    :  120000 KB
+    Lossless                   :  60000 KB
+    Lossless Headroom          :  24000 KB
+Egress:
+  Shared Buffer    :  120000 KB
+    Lossless                   :  60000 KB
+"""
 KEY = paramiko.ECDSAKey.generate()
 
 
@@ -112,6 +121,8 @@ class Junos(Switch):
         if name == "get-software-information":
             return SOFTWARE
         if name == "command":
+            if rpc.text == "show class-of-service shared-buffer":
+                return f"<output>\n{SHARED_BUFFER}</output>"
             assert rpc.text == "show system commit"
             commits = (f"{at}   {when}\n    a comment\n" for at, (when, _text) in enumerate(self.history))
             return f"<output>\n{''.join(commits)}</output>"

@@ -9,7 +9,7 @@ be compared. None always means "not set, or not visible there"; the path check d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional  # Python 3.9 has no X | Y in expressions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -66,16 +66,38 @@ class Headroom:
 
 @dataclass(frozen=True)
 class BufferShares:
-    """The parts into which a system divides the ingress buffer, in percent.
+    """The parts into which a system divides the buffer, in percent; as read, None for those that are not shown.
 
-    ``lossless_percent``: the pool of lossless packets. It is a share of the whole buffer where headroom has a separate
-    part (``headroom_percent``), else of what headroom leaves. ``alpha_exponent``: a priority pauses when it uses more
-    than 2^``alpha_exponent`` times the free part of the pool; None: the ASIC's.
+    ``lossless_percent``: the ingress pool of lossless packets. It is a share of the whole buffer where headroom has a
+    separate part (``headroom_percent``), else of what headroom leaves. ``egress_percent``: the egress pool of lossless
+    packets, which are in both at once. ``alpha_exponent``: a priority pauses when it uses more than
+    2^``alpha_exponent`` times the free part of the pool; None: the ASIC's. ``divided_percent``: the part of the ASIC's
+    buffer that is so divided; ``divided_bytes``: the same in bytes, where the switch shows it. ``default_of``: the
+    model whose default part was taken where the switch was not read or does not say it; "" where none was.
     """
 
-    lossless_percent: int
+    lossless_percent: int | None = None
     headroom_percent: int | None = None
     alpha_exponent: int | None = None
+    egress_percent: int | None = None
+    divided_percent: int = 100
+    divided_bytes: int | None = None
+    default_of: str = ""
+
+    def with_default(self, default: BufferShares) -> BufferShares:
+        """Return these parts, with those of ``default`` in place of the ones that are not known."""
+        unknown = {
+            name: getattr(default, name)
+            for name in ("lossless_percent", "headroom_percent", "alpha_exponent", "egress_percent")
+            if getattr(self, name) is None
+        }
+        is_known = not {"lossless_percent", "headroom_percent", "egress_percent"} & unknown.keys()
+        return replace(
+            self,
+            **unknown,
+            divided_percent=default.divided_percent,
+            default_of="" if is_known else default.default_of,
+        )
 
 
 @dataclass(frozen=True)

@@ -64,10 +64,10 @@ class SwitchSystem:
     # parse_sized(text, name, queue_buffer_bytes): ``parse`` with the inventory's bytes of a queue, for a system with
     # ``attainable``. Of a text that does not have that number, ``parse`` returns thresholds as ``unknown_ecn``.
     parse_sized: Callable[[str, str, int], Switch] | None = None
-    # The parts into which it is configured to divide the buffer; its own division, used unless the user gives the
-    # ASIC's pools. None: the pools are the ASIC's.
+    # The parts into which it is configured to divide the buffer; its own division by ASIC, used for what the switch
+    # does not say, unless the user gives the ASIC's pools. None, and no entry: the pools are the ASIC's.
     buffer_shares: BufferShares | None = None
-    default_shares: BufferShares | None = None
+    default_shares: Mapping[str, BufferShares] = field(default_factory=dict)
     # Whether a port's ``dscp_to_class`` is for the packets that leave by it, not those that enter by it.
     classifies_at_egress: bool = False
     # boot_configuration(text, name), for a system whose reboot loses the change: what save.yml makes it apply at every

@@ -73,6 +73,12 @@ def reading_of(
     return NicReading(seen_of(subject, reading, nics, shared_buffer_reason), **fields)
 
 
+def check_name(subject: str, nic: Nic, name: str) -> None:
+    """Refuse the reading of another NIC. Raises FabricError for ``subject``."""
+    if nic.name != name:
+        raise _invalid_nic(subject, f"it is that of {nic.name}")
+
+
 def _fields(subject: str, reading: Any, names: Mapping[str, Check] | list[str]) -> dict[str, Any]:
     """Return these fields of a reading, each of which it must have."""
     if not isinstance(reading, Mapping):
@@ -121,22 +127,15 @@ def _any_text(value: Any) -> str:
 
 
 def _record(kind: type, checks: Mapping[str, Check]) -> Check:
-    """Return the check for a dictionary of exactly these fields; it returns a ``kind``."""
+    """Return the check for a dictionary with these fields, others are ignored; it returns a ``kind``."""
 
     def checked(value: Any) -> Any:
-        if not isinstance(value, Mapping) or {*value} != {*checks}:
-            raise InvalidValueError(f"{value!r} does not have exactly {', '.join(checks)}", "give them")
+        missing = [name for name in checks if name not in value] if isinstance(value, Mapping) else [*checks]
+        if missing:
+            raise InvalidValueError(f"{value!r} has no {', '.join(missing)}", "give them")
         return kind(**{name: check(value[name]) for name, check in checks.items()})
 
     return checked
-
-
-def _queue(value: Any) -> Queue:
-    """Return a queue; a switch's marking, which a NIC does not have, may be there as null."""
-    if isinstance(value, Mapping):
-        value = {name: item for name, item in value.items() if name not in ("ecn", "unknown_ecn") or item is not None}
-    queue: Queue = QUEUE(value)
-    return queue
 
 
 def _reasons(value: Any) -> dict[str, str]:
@@ -152,7 +151,7 @@ NIC_FIELDS: dict[str, Check] = {
     "trust": _or_none(values.text),
     "dscp_to_priority": _tuple(_or_none(PRIORITY), DSCPS),
     "priority_to_class": OCTET,
-    "queues": _tuple(_or_none(_queue), CLASSES),
+    "queues": _tuple(_or_none(QUEUE), CLASSES),
     "pfc": _tuple(PRIORITY),
     "notification": _or_none(_tuple(PRIORITY)),
     "reaction": _or_none(_tuple(PRIORITY)),

@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import NicReading, reading_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import (
+    NicReading,
+    check_name,
+    reading_of,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest, read_nics
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
@@ -18,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overr
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
 NicsByHost = Mapping[str, Mapping[str, NicReading]]
+INVENTORY_RATE = "roce_host_nics gives it the speed of the switch's port"
 READABLE_NICS = "its NICs can be read"
 NO_SPEED = "the driver shows no speed: the link is down, or has none"
 COVERED = "each active port of the card is a NIC of the inventory"
@@ -51,10 +56,13 @@ def read_hosts(readings: Mapping[str, Any], inventory: Mapping[str, Any] | None)
             requests = requests_by_text[text]
             if not isinstance(nics, Mapping):
                 raise FabricError("its NICs", "not a dictionary", "give the result of roce_nic_info unchanged")
-            hosts.nics[host] = {
+            read = {
                 nic: reading_of(f"NIC {nic}", data, seen, _shared_buffer_reason(requests.get(nic)))
                 for nic, data in nics.items()
             }
+            for nic, reading in read.items():
+                check_name(f"NIC {nic}", reading.seen.nic, nic)
+            hosts.nics[host] = read
             hosts.requests.update({End(host, nic): request for nic, request in requests.items()})
         except FabricError as error:
             hosts.unread[host] = FabricError(f"host {host}: {error.subject}", error.cause, error.remedy)
@@ -66,19 +74,25 @@ def _shared_buffer_reason(request: NicRequest | None) -> str | None:
     return NO_CABLE if request is not None and request.cable_m is None else None
 
 
-def port_findings(specs: Iterable[SwitchSpec], nics: NicsByHost) -> Iterator[tuple[End, Claim]]:
-    """Yield NICs whose link has another speed than the inventory says, or whose card has ports without the policy."""
+def port_findings(specs: Iterable[SwitchSpec], hosts: HostReadings) -> Iterator[tuple[End, Claim]]:
+    """Yield NICs with another speed than their switch's port, and cards that have ports without the policy."""
     for spec in specs:
         for port in spec.ports.values():
             peer = port.peer
-            reading = nics.get(peer.name, {}).get(peer.port) if peer and peer.kind == HOST else None
-            if not peer or reading is None:
+            if not peer or peer.kind != HOST:
                 continue
             end, wanted = End(peer.name, peer.port), f"{port.speed_gbit_s} Gbit/s"
+            request = hosts.requests.get(end)
+            if request is not None and request.speed_gbit_s not in (None, port.speed_gbit_s):
+                consequence = f"{LINE_RATE_WRONG} at one end; correct it or roce_switch_ports"
+                yield end, fault(INVENTORY_RATE, wanted, f"{request.speed_gbit_s} Gbit/s", consequence)
+            reading = hosts.nics.get(peer.name, {}).get(peer.port)
+            if reading is None:
+                continue
             if reading.speed_gbit_s is None:
                 yield end, unseen(LINE_RATE, wanted, NO_SPEED)
             elif reading.speed_gbit_s != port.speed_gbit_s:
                 yield end, fault(LINE_RATE, wanted, f"{reading.speed_gbit_s} Gbit/s", LINE_RATE_WRONG)
-            uncovered = [name for name in reading.uncovered if name not in nics[peer.name]]
+            uncovered = [name for name in reading.uncovered if name not in hosts.nics[peer.name]]
             if uncovered:
                 yield end, fault(COVERED, "none", uncovered, UNCOVERED)

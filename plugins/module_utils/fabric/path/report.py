@@ -125,7 +125,7 @@ def requested_parts(
     for end, finding in (
         *_unplannable(switches, {**inventory.refused, **unplanned}),
         *_undoing(inventory.specs, switches, planned, running),
-        *port_findings(inventory.specs, hosts.nics),
+        *port_findings(inventory.specs, hosts),
         *rails.findings(),
         *((End(name, ""), fault(READABLE, "all of it", error.cause, UNKNOWN)) for name, error in unread.items()),
     ):

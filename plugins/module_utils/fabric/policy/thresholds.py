@@ -263,20 +263,21 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
     headroom = f"the headroom of {need.label}, {need.bytes} bytes"
     buffer = asic.buffer_bytes
     if shares is not None and shares.headroom_percent is not None:
-        part = Fraction(buffer * shares.headroom_percent, 100)
+        divided = shares.divided_bytes or buffer * shares.divided_percent // 100
+        part = Fraction(divided * shares.headroom_percent, 100)
         if need.bytes > part:
             raise FabricError(
                 subject,
                 f"{headroom}, does not fit into the {shares.headroom_percent}% that the system keeps for headroom of "
-                f"{asic.title}'s {buffer}: {int(part)}",
+                f"the {divided} that ports share of {asic.title}'s buffer: {int(part)}",
                 "give headroom a larger part of the switch's buffer while no traffic has to pass (the plan reads it), "
                 f"{remedy}",
             )
-        return Fraction(buffer * shares.lossless_percent, 100)
+        return Fraction(divided * (shares.lossless_percent or 0), 100)
     if need.bytes >= buffer and (shares is not None or asic.sizes_pools):
         raise FabricError(subject, f"{headroom}, does not fit into {asic.title}'s buffer of {buffer}", remedy)
     if shares is not None:
-        return Fraction((buffer - need.bytes) * shares.lossless_percent, 100)
+        return Fraction((buffer - need.bytes) * (shares.lossless_percent or 0), 100)
     if asic.sizes_pools:
         return min(Fraction(asic.pool_bytes), Fraction(buffer - need.bytes, 2))
     if not asic.headroom_pool_bytes:

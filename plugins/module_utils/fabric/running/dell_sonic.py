@@ -151,6 +151,8 @@ class DellSonicReader:
     def overrides_of_lags(self, lags: dict[str, tuple[str, ...]]) -> Iterator[Override]:
         """Return the options of port channels that a member does not have."""
         for lag, members in lags.items():
+            gathered = self._of("lag_interfaces")[lag].get("graceful_shutdown")
+            yield from _overrides("lag_interfaces", {"graceful_shutdown": gathered}, (lag,), lag)
             for option in ("qos_maps", "queues", "scheduler_policy"):
                 of_lag, *of_members = (
                     [*statements(self.interfaces.get(port, {}).get(option), option)] for port in (lag, *members)
@@ -205,9 +207,7 @@ class DellSonicReader:
         for policy, named_ports in ports_by_policy.items():
             schedulers = self.schedulers.get(policy, {}).get("schedulers", [])
             first = [
-                {"strict sequence": scheduler["sequence"]}
-                for scheduler in schedulers
-                if scheduler.get("scheduler_type") == "strict"
+                {"strict sequence": row["sequence"]} for row in schedulers if row.get("scheduler_type") == "strict"
             ]
             yield from _overrides("qos_scheduler", [*schedulers, *first], tuple(named_ports), policy)
         yield from _overrides("fbs_policies", self.config["fbs_policies"], ())

@@ -34,12 +34,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     set_lines,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
-    buffers,
     hashed_fields,
     lags,
     overrides,
     speeds_gbit_s,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.parts.junos_buffers import buffers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import BUFFER
 
 SYSTEM = "junos"
@@ -63,6 +63,7 @@ class JunosReader:
     def __init__(self, text: str, name: str, queue_buffer_bytes: int | None = None) -> None:
         """Parse ``text``. ``queue_buffer_bytes``: the inventory's; None: that of the configuration."""
         self.name = name
+        self.text = text
         lines, inactive = set_lines(effective(text), name)
         self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
         self.cos: dict[str, list[Line]] = {}
@@ -156,16 +157,13 @@ class JunosReader:
         for line in self.cos.get("interfaces", []):
             by_name.setdefault(line[0], []).extend([line[1:]] if line[1:] else [])
         wild = {name: lines for name, lines in by_name.items() if "*" in name or name == "all"}
-        ports = dict.fromkeys(name for name in by_name if name not in wild)
-        ports.update(dict.fromkeys(name for name in self.interfaces if PORT.fullmatch(name)))
+        ports = dict.fromkeys(
+            [*(name for name in by_name if name not in wild), *filter(PORT.fullmatch, self.interfaces)]
+        )
         port_qos = {}
         for port in ports:
-            lines = [
-                line
-                for name, pattern_lines in wild.items()
-                if name == "all" or fnmatchcase(port, name)
-                for line in pattern_lines
-            ]  # fmt: skip
+            patterns = [name for name in wild if name == "all" or fnmatchcase(port, name)]
+            lines = [line for name in patterns for line in wild[name]]
             port_qos[port] = self.port(port, [*lines, *by_name.get(port, [])])
         return Switch(
             self.name,
@@ -177,7 +175,7 @@ class JunosReader:
             speeds_gbit_s=speeds_gbit_s(self.lines),
             lags=lags(self.lines),
             lag_ip_mtu_bytes={lag: self.mtu(lag) or MTU_BYTES for lag in lags(self.lines)},
-            buffers=buffers(self.lines, self.name),
+            buffers=buffers(self.lines, self.text, self.name),
         )
 
     def port(self, port: str, lines: list[Line]) -> PortQos:

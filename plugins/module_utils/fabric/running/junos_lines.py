@@ -4,7 +4,8 @@
 
 A reading may have a second part, after the line INHERITED: the answer to ``<get-configuration format="set"
 inherit="inherit"/>``, in which groups and interface-ranges are expanded (Junos XML protocol guide, "Specify How to
-Display Configuration Groups and Interface Ranges"). It was never seen on a switch.
+Display Configuration Groups and Interface Ranges"), and a last one, after SHOWN: that to ``show class-of-service
+shared-buffer``. Neither was ever seen on a switch.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ NOT_HASHED = {
 # Objects with lists whose order has a meaning: a profile's first fill-level has the first drop-probability.
 ORDERED = (*COS, "drop-profiles")
 
-INHERITED = "# inherit\n"  # also in the role's junos/read.yml
+INHERITED, SHOWN = "# inherit\n", "# shared-buffer\n"  # also in the role's junos/read.yml
 _ANSWER = re.compile(r"<(?:\w+:)?configuration-set[^>]*>(.*\S.*)</(?:\w+:)?configuration-set>", re.DOTALL)
 
 Line = tuple[str, ...]  # the words after "set"
@@ -65,7 +66,7 @@ class Profile:
 
 def written(text: str) -> str:
     """Return the part of a reading that is the configuration as it is written."""
-    return text.partition(INHERITED)[0]
+    return text.partition(SHOWN)[0].partition(INHERITED)[0]
 
 
 def effective(text: str) -> str:

@@ -1,10 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read what a Junos configuration has beside the terms of a port: hash, overrides, speeds, port channels, buffers.
-
-Sources of the parts: Juniper's statement pages buffer-partition (ingress: 9% lossless, 45% headroom by default; egress:
-50% lossless); of alpha: Juniper's TechPost "QFX5K-Series Switches Packet Buffer Architecture" (2025-04-25).
-"""
+"""Read what a Junos configuration has beside the terms of a port: hash, overrides, speeds, port channels."""
 
 from __future__ import annotations
 
@@ -13,8 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Buffers, BufferShares, Override
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
     COS,
     ETHERNET_BYTES,
@@ -23,8 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     NOT_HASHED,
     Line,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.parts.junos_buffers import small_egress_part
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
-    BUFFER,
     JUNOS,
     LINK,
     QUEUE,
@@ -48,14 +43,6 @@ READ = (
     "traffic-control-profiles",
     "virtual-channel-groups",
 )
-PARTS = (*COS, "shared-buffer")
-LOSSLESS, HEADROOM = ("ingress", "buffer-partition", "lossless"), ("ingress", "buffer-partition", "lossless-headroom")
-EGRESS_LOSSLESS = ("egress", "buffer-partition", "lossless")
-PERCENTS: dict[Line, int] = {LOSSLESS: 9, HEADROOM: 45, EGRESS_LOSSLESS: 50}
-ALPHA = (*PARTS, *LOSSLESS, "dynamic-threshold")
-THRESHOLD_OF_1 = 7  # the dynamic-threshold that is an alpha of 1, and the default; each step doubles alpha
-_THRESHOLD = re.compile(r"\d|10")
-_PERCENT = re.compile(r"\d{1,2}|100")  # as in syntax/overrides.py
 _CHASSIS_PORT = re.compile(r"chassis fpc (\d+) pic (\d+) port(?:-range)? (\d{1,4})(?: (\d{1,4}))? (\D.*)")
 _SPEED, _CHANNEL_SPEED = re.compile(r"(?:^| )speed (\d+)g\b"), re.compile(r"\bchannel-speed (\d+)g\b")
 _SUB_PORTS, _UNUSED = re.compile(r"\bnumber-of-sub-ports (\d+)\b"), re.compile(r"^unused$")
@@ -164,53 +151,13 @@ def _filters_with(name: str, lines: Sequence[Line]) -> set[str]:
     return names
 
 
-def _percents(lines: Sequence[Line]) -> dict[Line, int]:
-    """Return the configured parts of the buffer in percent, by their paths below [edit class-of-service]."""
-    return {
-        line[len(PARTS) : -2]: int(line[-1])
-        for line in lines
-        if line[: len(PARTS)] == PARTS and line[-2] == "percent" and _PERCENT.fullmatch(line[-1])
-    }
-
-
-def buffers(lines: Sequence[Line], name: str) -> Buffers | None:
-    """Return the configured parts of the buffer, and alpha; None where the switch has the default ones.
-
-    Lossless packets are in the ingress and in the egress part at once, so the smaller one is theirs.
-    """
-    configured = _percents(lines)
-    thresholds = [int(line[-1]) for line in lines if line[:-1] == ALPHA and _THRESHOLD.fullmatch(line[-1])]
-    if PERCENTS.keys().isdisjoint(configured) and not thresholds:
-        return None
-    percents: dict[Line, int] = {**PERCENTS, **configured}
-    lossless = min(percents[LOSSLESS], percents[EGRESS_LOSSLESS])
-    if lossless == 0:
-        refusal = FabricError(
-            f"{name}: {' '.join(PARTS)}",
-            "it leaves lossless packets no buffer, so no class can be lossless",
-            "make the classes lossy, or set a larger lossless partition of ingress and egress while no traffic has to "
-            "pass, because changing it stops all ports",
-        )
-        return Buffers(refusal=refusal)
-    alpha = thresholds[-1] - THRESHOLD_OF_1 if thresholds else None
-    return Buffers(shares=BufferShares(lossless, percents[HEADROOM], alpha))
-
-
-def _small_egress_part(lines: Sequence[Line]) -> Iterator[Override]:
-    """Yield the part of egress that is smaller than that of ingress: it drops packets before ingress pauses them."""
-    configured = _percents(lines)
-    percent = configured.get(EGRESS_LOSSLESS)
-    if percent is not None and percent < configured.get(LOSSLESS, PERCENTS[LOSSLESS]):
-        yield Override(" ".join((*PARTS, *EGRESS_LOSSLESS, "percent", str(percent))), BUFFER)
-
-
 def overrides(
     lines: Sequence[Line], interfaces: Mapping[str, Sequence[Line]], attached: Mapping[str, Collection[str | None]]
 ) -> Iterator[Override]:
     """Yield what can undo a policy. ``interfaces``: lines by interface; ``attached``: the profiles of a port's QoS."""
     yield from _unread(lines, attached)
     yield from _missing_ports(lines)
-    yield from _small_egress_part(lines)
+    yield from small_egress_part(lines)
     yield from _routed_mtus(lines, interfaces)
 
 

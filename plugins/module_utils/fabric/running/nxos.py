@@ -57,9 +57,8 @@ _WATCHDOG = re.compile(
 )
 _ECN = re.compile(
     r"random-detect minimum-threshold (\d+) (\w+) maximum-threshold (\d+) (\w+) drop-probability (\d+)"
-    r"(?: weight (\d+))?( ecn)?"
+    r"(?: weight (\d+))? ecn"
 )
-_CHOSEN = re.compile(r"random-detect threshold (burst|mesh)-optimized ecn")  # thresholds that NX-OS chooses itself
 _SHARING = re.compile(
     r"ip load-sharing address (source-destination|destination)(?: port (source-destination|destination))?( .*)?"
 )
@@ -274,18 +273,11 @@ class NxosConfiguration(CliReader):
         return Queue(strict, None if strict else percent, *marking)
 
     def _marking(self, line: CliLine) -> tuple[Ecn | None, str | None]:
-        """Return the marking, or its thresholds in words where they are not known in bytes; neither where it drops."""
-        if _CHOSEN.fullmatch(line.text):
-            return None, line.text
+        """Return the marking, or the line where NX-OS chooses its thresholds; neither where it drops packets."""
+        if not line.text.endswith(" ecn"):
+            return None, None
         match = _ECN.fullmatch(line.text)
-        if not match:
-            raise self.refuse(
-                line,
-                "it does not say where marking begins and ends, and with what probability",
-                "add the thresholds and the probability",
-            )
-        *thresholds, marks = match.groups()
-        return self.marking(line, *thresholds) if marks else (None, None)
+        return self.marking(line, *match.groups()) if match else (None, line.text)
 
     def _watchdog(self, settings: Settings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""

@@ -28,9 +28,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inven
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import (
-    idle_link_remarks,
     plan,
     plan_possible,
+    remarks,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import statements
@@ -84,7 +84,7 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
         "changed": bool(differing),
         "files": list(texts),
         "written": differing,
-        "table": [summary, *(f"  {name:<{width}}  {change}" for name, change in rows), *idle_link_remarks(wanted)],
+        "table": [summary, *(f"  {name:<{width}}  {change}" for name, change in rows), *remarks(wanted)],
     }
     if diff_mode:
         # A new file is shown by the table: nobody reads thousands of lines before they are written.

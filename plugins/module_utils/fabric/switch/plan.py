@@ -64,7 +64,7 @@ def plan_possible(
     return planned, refused
 
 
-def idle_link_remarks(wanted: Mapping[str, Switch]) -> list[str]:
+def _idle_link_remarks(wanted: Mapping[str, Switch]) -> list[str]:
     """Return a line for each speed and threshold of ECN that can leave links idle, with the switches."""
     names: dict[tuple[int, int], set[str]] = {}
     for switch in wanted.values():
@@ -79,6 +79,20 @@ def idle_link_remarks(wanted: Mapping[str, Switch]) -> list[str]:
         f"({thresholds.busy_link_bytes(speed)}), so a link with few flows can be idle: {fold(switches)}"
         for (speed, minimum), switches in sorted(names.items())
     ]
+
+
+def remarks(wanted: Mapping[str, Switch]) -> list[str]:
+    """Return what a user should know of a plan, a line each: default buffers that are assumed, links that can idle."""
+    names: dict[BufferShares, set[str]] = {}
+    for switch in wanted.values():
+        if switch.shares is not None and switch.shares.default_of:
+            names.setdefault(switch.shares, set()).add(switch.name)
+    assumed = [
+        f"The default buffer of a {shares.default_of} is assumed ({shares.lossless_percent}% lossless, "
+        f"{shares.headroom_percent}% headroom of {shares.divided_percent}% of the chip): {fold(switches)}"
+        for shares, switches in sorted(names.items(), key=lambda entry: entry[0].default_of)
+    ]
+    return assumed + _idle_link_remarks(wanted)
 
 
 def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shared: dict[Any, PortQos]) -> Switch:
@@ -112,9 +126,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
                 line: _headroom(policy, spec, asic, line, f"{subject}: port {name}") for line, name in lines.items()
             }
         configured = buffers.shares if buffers else None
-        least = _least_headrooms(policy, spec, headrooms) if configured else headrooms
-        need = _headroom_sum(policy, spec, least)
         cut, shares = _shares(spec.system, asic, configured)
+        sizes_headroom = bool(configured) or (cut is not None and cut.headroom_percent is not None)
+        least = _least_headrooms(policy, spec, headrooms) if sizes_headroom else headrooms
+        need = _headroom_sum(policy, spec, least)
         free = thresholds.free_bytes(asic, need, cut, subject)
         pfc_bytes = thresholds.pfc_queue_bytes(
             free,
@@ -187,13 +202,16 @@ def _shares(
 ) -> tuple[BufferShares | None, BufferShares | None]:
     """Return the parts to plan with (None: the ASIC's pools), and the parts that the switch must already have.
 
-    ``configured``: those that the switch has, if it was read and does not have the default ones.
+    ``configured``: those that the switch shows or is configured to have, if it was read.
     """
-    default = configured or system.default_shares
-    if default is None:
+    if not system.default_shares:
         return system.buffer_shares, None
     if ASICS.get(asic.name) is asic:
-        return default, default
+        default = system.default_shares[asic.name]
+        shares = configured.with_default(default) if configured else default
+        smaller = min(shares.lossless_percent or 0, shares.egress_percent or 100)
+        shares = replace(shares, lossless_percent=smaller)
+        return shares, shares
     bytes_of_parts = asic.shared_bytes, asic.headroom_pool_bytes
     return None, BufferShares(*(-(-100 * size // asic.buffer_bytes) for size in bytes_of_parts))
 
@@ -225,7 +243,7 @@ def _attainable(spec: SwitchSpec, qos: PortQos, pfc_bytes: Fraction | None, subj
             if queue is not None and queue.ecn is not None and pfc_bytes is not None:
                 thresholds.check_ecn(queue.ecn, pfc_bytes, subject, f"in queue {number}, in percent of its buffer,")
     except FabricError as error:
-        if spec.system.default_shares is None:
+        if not spec.system.default_shares:
             raise
         cause = error.cause if error.subject == subject else f"{error.subject}: {error.cause}"
         remedy = (

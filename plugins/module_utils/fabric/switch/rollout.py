@@ -29,7 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.confi
     wanted_and_seen,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import idle_link_remarks
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import remarks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stage_changes import (
     StageChange,
@@ -77,7 +77,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
         "unfinished": _unfinished(params["backup_path"], wanted),
     }
     unchanged = {name: switch for name, switch in wanted.items() if name not in whole_changes}
-    result["table"] += [*_remaining_problems(readings.seen, unchanged), *idle_link_remarks(wanted)]
+    result["table"] += [*_remaining_problems(readings.seen, unchanged), *remarks(wanted)]
     result["table"] += _unlinked_nics(readings.inventory.fabric, params["hosts"] or {})
     if not check_mode:
         back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)

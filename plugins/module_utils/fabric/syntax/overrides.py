@@ -87,7 +87,7 @@ NXOS = Rules(
     (r"storm-control |macsec |class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
     (r"class c-out-(8q-)?q-default (queue-limit|random-detect)", None),  # of other traffic
-    (r"class \S+ random-detect (?!.* ecn$)", QUEUE),  # it drops
+    (r"class \S+ random-detect(?!.* ecn$)", QUEUE),  # it drops
     (r"class \S+ match ", CLASS),
     (r"class \S+ (pause (no-drop )?buffer-size|queue-limit)", BUFFER),
     (r"class \S+ (set (qos-group|dscp|precedence|cos)|pause|mtu|priority|bandwidth|random-detect)\b", None),
@@ -200,7 +200,8 @@ CUMULUS = Rules(
 )
 # "module option value" of dellemc.enterprise_sonic.
 DELL_SONIC = Rules(
-    (r"interfaces enabled False", LINK),
+    # graceful_shutdown: the port channel leaves its peer, and packets take other paths.
+    (r"interfaces enabled False|lag_interfaces graceful_shutdown True", LINK),
     (r"interfaces auto_negotiate ", RATE),
     (r"qos_interfaces pfc asymmetric True", PAUSE),
     (r"qos_interfaces qos_maps dot1p_fwd_group ", CLASS),

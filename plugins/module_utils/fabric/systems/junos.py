@@ -77,11 +77,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     without,
     written,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_overrides import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.parts.junos_buffers import (
+    DEFAULT_SHARES,
     HEADROOM,
     LOSSLESS,
     PARTS,
-    PERCENTS,
+    shares_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.junos_render import (
     MOST_MTU,
@@ -93,8 +94,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.part
 CLASSES = (*COS, "forwarding-classes", "class")
 # Queue -> whether it is lossless, of the classes that a QFX has by default ("Understanding Default CoS Settings").
 DEFAULT_KINDS = {"0": False, "3": True, "4": True, "7": False}
-# The default of [edit class-of-service shared-buffer ingress buffer-partition]; see the module.
-DEFAULT_SHARES = BufferShares(lossless_percent=PERCENTS[LOSSLESS], headroom_percent=PERCENTS[HEADROOM])
 
 
 def render(switch: Switch) -> str:
@@ -128,7 +127,7 @@ def remediation(running: str, wanted: Switch) -> str:
     reader = JunosReader(
         "\n".join(line for line in text.splitlines() if " ".join(line.split()) not in hidden), wanted.name
     )
-    _check_partitions(reader, wanted)
+    _check_partitions(shares_of(reader.lines, running), wanted)
     want = [_as_tagged(reader, line) for line in want]
     lines = [f"activate {' '.join(path)}" for path in off]
     reordered = in_other_order(reader.lines, want)
@@ -174,23 +173,25 @@ def _moves(reader: JunosReader, want: list[Line]) -> list[Line]:
     return lines
 
 
-def _check_partitions(reader: JunosReader, wanted: Switch) -> None:
-    """Refuse partitions of the ingress buffer that are smaller than those of the plan.
+def _check_partitions(seen: BufferShares, wanted: Switch) -> None:
+    """Refuse partitions of the ingress buffer that are smaller than those of the plan, or that nothing says.
 
     Partitions are not rendered: changing them stops the traffic of all ports (Juniper, "buffer-partition (Ingress)").
     """
-    if wanted.shares is None:
+    planned = wanted.shares
+    if planned is None:
         return
-    for part, planned in (
-        (LOSSLESS, wanted.shares.lossless_percent),
-        (HEADROOM, wanted.shares.headroom_percent or 0),
+    for part, planned_percent, seen_percent in (
+        (LOSSLESS, planned.lossless_percent or 0, seen.lossless_percent),
+        (HEADROOM, planned.headroom_percent or 0, seen.headroom_percent),
     ):
-        path = (*PARTS, *part, "percent")
-        seen = next((line[-1] for line in reader.lines if line[:-1] == path), str(PERCENTS[part]))
-        if not seen.isdecimal() or int(seen) < planned:
+        if seen_percent is None and planned.default_of:
+            continue  # the plan is for a switch that has the default
+        if planned_percent > (seen_percent or 0):
             raise FabricError(
-                f"{reader.name}: {' '.join(path)}",
-                f"it is {seen}, but the plan assumes {planned}",
+                f"{wanted.name}: {' '.join((*PARTS, *part, 'percent'))}",
+                f"it is {'the default of an unknown model' if seen_percent is None else seen_percent}, but the plan "
+                f"assumes {planned_percent}",
                 "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it "
                 "while no traffic has to pass, because changing it stops all ports",
             )

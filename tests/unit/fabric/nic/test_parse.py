@@ -14,7 +14,7 @@ from messages import raises
 from roce_path import nic, reading
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of, reading_of, seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
@@ -70,7 +70,6 @@ ODD = [
     {"pfc": [8]},
     {"is_vf": 0},
     {"queues": [{"speed": 1}] * 8},
-    {"queues": [{"strict": True, "bandwidth_percent": None, "ecn": {}}] * 8},
     {"queues": []},
     {"dscp_to_priority": [0] * 63},
     {"priority_to_buffer": [9] * 8},
@@ -78,7 +77,7 @@ ODD = [
     {"cannot": {"pfc": 1}},
     {"cannot": {"trust": "why", "pfc": ""}},
     {"gids": {"0": "RoCE v2"}},
-    *({"vfs": vfs} for vfs in ([{"index": 0}], [{**VF, "speed": 1}], [{**VF, "qos": None}], {"index": 0})),
+    *({"vfs": vfs} for vfs in ([{"index": 0}], [3], [{**VF, "qos": None}], {"index": 0})),
 ]
 VALID = [{"vfs_unread": ""}, {"mac": ""}]
 
@@ -87,6 +86,13 @@ VALID = [{"vfs_unread": ""}, {"mac": ""}]
 def test_other_data_is_refused(changes):
     with raises(FabricError, "gpu1", "roce_nic_info", *changes):
         reading_of("gpu1", {**DATA, **changes}, {})
+
+
+def test_fields_of_a_later_version_are_ignored():
+    queues = [{"strict": True, "bandwidth_percent": None, "ecn": None, "weight": 1}] * 8
+    later = reading_of("gpu1", {**DATA, "later": 1, "queues": queues, "vfs": [{**VF, "speed": 1}]}, {})
+    assert later.vfs == (VirtualFunction(**VF),)
+    assert later.seen.nic.queues == (Queue(True),) * 8
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -174,7 +174,7 @@ def test_the_proof_fails_if_a_guest_that_may_have_a_nic_was_not_read(given):
 
 def test_a_nic_without_a_link_and_a_host_without_nics_fail():
     asked = request()
-    asked["nics"]["gpu2"]["mlx5_7"] = asked["nics"]["gpu2"]["mlx5_0"]
+    asked["nics"]["gpu2"]["mlx5_7"] = {**asked["nics"]["gpu2"]["mlx5_0"], "name": "mlx5_7"}
     asked["nics"]["gpu9"] = {"mlx5_0": asked["nics"]["gpu2"]["mlx5_0"]}
     asked["nics"]["vm2"] = {}
     asked["guests"] = {**GUESTS, "vm2": "gpu1"}
@@ -293,7 +293,9 @@ def test_equal_readings_of_a_guest_share_no_port():
 
 def test_a_whole_nic_of_a_guest_is_checked_even_if_its_port_is_not_known():
     asked = request()
-    asked["nics"]["vm1"] = {"mlx5_5": {**asked["nics"]["gpu2"]["mlx5_0"], "cnp_dscp": 0, "reaction": []}}
+    asked["nics"]["vm1"] = {
+        "mlx5_5": {**asked["nics"]["gpu2"]["mlx5_0"], "name": "mlx5_5", "cnp_dscp": 0, "reaction": []}
+    }
     faults = report.checked(asked)["faults"]
     assert {fault["where"] for fault in faults} == {"vm1 mlx5_5"}
     assert [fault["seen"] for fault in faults] == [None, 0, []]
@@ -303,13 +305,13 @@ def test_a_whole_nic_of_a_guest_is_checked_even_if_its_port_is_not_known():
 @pytest.mark.parametrize("paths", [(), PATH, BACK])
 def test_a_whole_nic_of_a_guest_is_followed_to_the_cable_of_its_hypervisor_by_its_mac(paths):
     asked = request(paths, guest=WHOLE, pf={"mac": MAC})
-    asked["nics"]["gpu1"]["mlx5_1"] = {**asked["nics"]["gpu1"]["mlx5_0"], "is_vf": True, "vfs": []}
+    asked["nics"]["gpu1"]["mlx5_1"] = {**asked["nics"]["gpu1"]["mlx5_0"], "name": "mlx5_1", "is_vf": True, "vfs": []}
     assert report.checked({**asked, "paths": PATH})["faults"] == []
     del asked["nics"]["gpu1"]["mlx5_1"]
     assert report.checked(asked)["faults"] == []
     asked["nics"]["vm1"]["mlx5_5"]["trust"] = "pcp"
     assert {fault["where"] for fault in report.checked(asked)["faults"]} == {"vm1 mlx5_5"}
-    asked["nics"]["gpu1"]["mlx5_1"] = {**asked["nics"]["gpu1"]["mlx5_0"]}
+    asked["nics"]["gpu1"]["mlx5_1"] = {**asked["nics"]["gpu1"]["mlx5_0"], "name": "mlx5_1"}
     assert "gpu1" in not_known({**asked, "paths": []})[0]["consequence"]
 
 

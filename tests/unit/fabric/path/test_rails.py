@@ -170,7 +170,8 @@ def two_rails(swapped, hosts=(1, 2, 3)):
             nic = 1 - number if swapped and host == 3 else number
             peer = {"host": f"gpu{host}", "port": f"mlx5_{nic}"}
             request["switches"][leaf]["ports"][f"Ethernet{20 + host}/1"] = {**speed, "peer": peer}
-    request["nics"] = {f"gpu{host}": {f"mlx5_{nic}": reading for nic in (0, 1)} for host in hosts}
+    nics = {name: {**reading, "name": name} for name in ("mlx5_0", "mlx5_1")}
+    request["nics"] = {f"gpu{host}": nics for host in hosts}
     request["applications"] = {host: [{"name": "NCCL", "tos": 106, "queue_pairs": 4}] for host in request["nics"]}
     return request
 

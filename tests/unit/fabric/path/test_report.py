@@ -186,6 +186,22 @@ def test_a_nic_with_another_speed_than_the_inventory_is_named():
     assert (fault["where"], fault["wanted"], fault["seen"]) == ("gpu2 mlx5_0", "400 Gbit/s", "100 Gbit/s")
 
 
+def test_a_nic_with_another_speed_in_the_inventory_than_its_port_is_named():
+    request = params("eos", paths=[])
+    request["hosts"] = {"gpu2": {"mlx5_0": {"speed_gbit_s": 100, "cable_m": 5}}}
+    faults = report.checked(request)["faults"]
+    assert ("gpu2 mlx5_0", "400 Gbit/s", "100 Gbit/s") in [
+        (fault["where"], fault["wanted"], fault["seen"]) for fault in faults
+    ]
+
+
+def test_the_reading_of_another_nic_is_not_taken_for_the_nic():
+    request = params("eos", paths=[])
+    request["nics"]["gpu2"] = {"mlx5_0": {**request["nics"]["gpu2"]["mlx5_0"], "name": "mlx5_1"}}
+    (fault, *_others) = [each for each in report.checked(request)["faults"] if each["where"] == "gpu2"]
+    assert fault["seen"] == Mentions("gpu2", "mlx5_0", "mlx5_1")
+
+
 def test_a_host_without_a_named_application_is_asked_for_its_traffic_class():
     request = params("eos", paths=[])
     del request["applications"]["gpu2"]

@@ -411,6 +411,6 @@ def test_the_mtu_between_vlans_is_the_smallest_or_the_default(lines, mtu):
 @pytest.mark.parametrize(("threshold", "alpha"), [("0", -7), ("7", 0), ("10", 3), ("11", None), ("x", None)])
 def test_alpha_is_the_threshold_of_the_lossless_partition(threshold, alpha):
     seen = read(f"{COS} shared-buffer ingress buffer-partition lossless dynamic-threshold {threshold}")
-    shares = None if alpha is None else BufferShares(9, 45, alpha)
+    shares = None if alpha is None else BufferShares(alpha_exponent=alpha)
     assert (seen.buffers and seen.buffers.shares) == shares
     assert bool(seen.overrides) == (alpha is None)

@@ -95,7 +95,6 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
         ("interface Ethernet1/1\n  service-policy type qos", "line 2 'service-policy type qos': not a setting"),
         ("hostname a\npriority-flow-control watch-dog interval", "line 2 .* not a setting of the watchdog"),
         ("hostname a\nip load-sharing address both", "line 2 .* not a load-sharing method of NX-OS"),
-        (nxos.render(REFERENCE).replace("drop-probability 100 weight 0 ecn", ""), "does not say where marking begins"),
         (
             nxos.render(REFERENCE).replace("percent 50\n    random", "perc\n    random"),
             "not a setting of NX-OS's queues",

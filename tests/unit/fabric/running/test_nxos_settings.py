@@ -206,6 +206,10 @@ def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
     marked = "  random-detect minimum-threshold 1 bytes maximum-threshold 2 kbytes drop-probability 3 weight 0 ecn"
     assert queues("class type queuing c-out-8q-q4", marked)[4] == Queue(False, 0, Ecn(1, 2000, 3))
     assert queues("class type queuing c-out-8q-q4", marked.replace(" weight 0 ecn", ""))[4] is None
+    for line in ("random-detect", "random-detect non-ecn", marked.replace(" ecn", " non-ecn")):
+        assert queues("class type queuing c-out-8q-q4", f"  {line.strip()}")[4] is None
+    chosen = queues("class type queuing c-out-8q-q4", "  random-detect threshold burst-optimized ecn")[4]
+    assert chosen == Queue(False, 0, unknown_ecn="random-detect threshold burst-optimized ecn")
     averaged = queues("class type queuing c-out-8q-q4", marked.replace("weight 0", "weight 15"))[4]
     assert averaged == Queue(False, 0, unknown_ecn=Mentions("1 bytes", "2 kbytes", "3%", "weight 15"))
     default = read(global_lines=MAPS, attach=["IN"]).queues
@@ -221,11 +225,6 @@ def test_queues_are_those_that_groups_lead_to_or_a_policy_serves():
         (
             "random-detect minimum-threshold 1 bytes maximum-threshold 2 bytes drop-probability 3 weight 16 ecn",
             "'16' is not a number from 0 to 15",
-        ),
-        (
-            "random-detect",
-            "it does not say where marking begins and ends, and with what probability; add the thresholds and the "
-            "probability",
         ),
     ],
 )

@@ -171,6 +171,10 @@ EXAMPLES = {
             "PORT: channel-group 7 mode active\ninterface port-channel7\n  no switchport",
             "port-channel7 mtu 1500",
         ),
+        **{
+            f"{words} of CNPs": (f"CNPS: {words}", f"class c-out-8q-q6 {words}")
+            for words in (f"{DROPS} non-ecn", "random-detect non-ecn", "random-detect")
+        },
         "WRED that drops CNPs": (
             f"CNPS: {DROPS}",
             f"class c-out-8q-q6 {DROPS}",
@@ -857,6 +861,10 @@ EXAMPLES = {
             "Eth1/99",
         ),
         "port channel's MTU": ({**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 1500}]}, "PortChannel1 mtu 1500"),
+        "port channel that leaves its peer": (
+            {"lag_interfaces": [{**LAG["lag_interfaces"][0], "graceful_shutdown": True}]},
+            "lag_interfaces graceful_shutdown True",
+        ),
         "port channel's maps": (
             {**LAG, "qos_interfaces": [{"name": "PortChannel1", "qos_maps": {"dscp_fwd_group": "A"}}]},
             "qos_maps dscp_fwd_group A",
@@ -1151,6 +1159,7 @@ HARMLESS = {
     "dell_sonic": [
         {"interfaces": [{"name": "PORT", "enabled": True, "speed": "SPEED_400GB", "description": "shutdown"}]},
         {**LAG, "interfaces": [{"name": "PortChannel1", "mtu": 9100}]},
+        {"lag_interfaces": [{**LAG["lag_interfaces"][0], "graceful_shutdown": False, "min_links": 1}]},
         {
             "interfaces": [
                 {"name": "PORT", "auto_negotiate": True, "speed": "SPEED_400GB", "advertised_speed": ["400000"]}

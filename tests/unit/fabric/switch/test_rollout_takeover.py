@@ -11,7 +11,6 @@ One file because all its cases begin with the configurations of the vendors' gui
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from typing import Any
 
 import jsonpatch
@@ -21,15 +20,11 @@ from junos_switch import commit
 from messages import Mentions
 from nvue_server import merge
 from nxos_switch import apply
-from planned_switches import planned_as_read
 from refusals import refuses
 from sonic_configs import default_config
 from switches import OWN_ASICS
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, restore, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
@@ -225,79 +220,6 @@ def test_a_threshold_of_an_unknown_size_changes_only_with_the_whole_policy():
     assert "segments" not in result["changes"]["leaf1"]
 
 
-def parts(ingress: tuple[int, int], egress: int) -> str:
-    """Return the lines of a buffer with these percents: lossless and headroom at ingress, lossless at egress."""
-    percents = {
-        "ingress": {"lossless": ingress[0], "lossless-headroom": ingress[1], "lossy": 100 - sum(ingress)},
-        "egress": {"lossless": egress, "lossy": 100 - egress},
-    }
-    return "".join(
-        f"set class-of-service shared-buffer {side} buffer-partition {name} percent {percent}\n"
-        for side, sizes in percents.items()
-        for name, percent in sizes.items()
-    )
-
-
-def large(text: str, queue_buffer_bytes: int = 10_000_000) -> Any:
-    """Return the plan of a switch with 64 ports of 800 Gbit/s, which has the configuration ``text``."""
-    asked = request("junos", f"set system host-name leaf1\n{text}")
-    ports = {f"et-0/0/{number}": {"speed_gbit_s": 800, "cable_m": 3} for number in range(64)}
-    asked["switches"]["leaf1"] = {"system": "junos", "asic": "tomahawk5", "ports": ports}
-    asked["switches"]["leaf1"]["queue_buffer_bytes"] = queue_buffer_bytes
-    return planned_as_read(asked)["leaf1"]
-
-
-@pytest.mark.parametrize(
-    ("ingress", "egress", "lossless"), [((66, 24), 66, 66), ((80, 10), 80, 80), ((80, 10), 50, 50)]
-)
-@pytest.mark.parametrize("queue_buffer_bytes", [5_000_000, 10_000_000, 20_000_000])
-def test_published_partitions_are_planned_and_never_mark_an_empty_queue(ingress, egress, lossless, queue_buffer_bytes):
-    planned = large(parts(ingress, egress), queue_buffer_bytes)
-    ecn = planned.ports["et-0/0/0"].queues[3].ecn
-    pool = Fraction(ASICS["tomahawk5"].buffer_bytes * lossless, 100)
-    pauses_at = thresholds.pfc_queue_bytes(pool, 64, 3, 0)
-    assert ecn.minimum_bytes >= queue_buffer_bytes // 100
-    assert thresholds.marked_percent(ecn, pauses_at) >= 20
-    text = SYSTEMS["junos"].render(planned)
-    assert "fill-level 0" not in text
-    running = f"set system host-name leaf1\n{parts(ingress, egress)}"
-    assert "shared-buffer" not in SYSTEMS["junos"].remediation(running, planned)
-
-
-def test_pauses_are_planned_for_the_switchs_own_alpha():
-    prefix = "set class-of-service shared-buffer ingress buffer-partition lossless dynamic-threshold"
-    pool = Fraction(ASICS["tomahawk5"].buffer_bytes * 66, 100)
-    maxima = []
-    for threshold in (6, 7, 8, 10):
-        planned = large(f"{parts((66, 24), 66)}{prefix} {threshold}\n")
-        ecn = planned.ports["et-0/0/0"].queues[3].ecn
-        assert thresholds.marked_percent(ecn, thresholds.pfc_queue_bytes(pool, 64, 3, threshold - 7)) >= 20
-        maxima.append(ecn.maximum_bytes)
-    assert maxima == sorted(set(maxima))
-
-
-def test_default_partitions_of_a_large_switch_are_refused_because_an_empty_queue_would_be_marked():
-    with refuses("switch leaf1: port et-0/0/0", "partition", "roce_switch_queue_buffer_bytes"):
-        large("")
-
-
-def test_partitions_without_lossless_buffer_are_refused():
-    with refuses("leaf1: class-of-service shared-buffer", "lossless"):
-        large(parts((0, 10), 66))
-
-
-def test_headroom_of_partitions_is_checked_by_the_least_or_the_users_number():
-    asked = request("junos", f"set system host-name leaf1\n{parts((90, 1), 90)}")
-    with refuses("switch leaf1", "1%"):
-        asked["switches"]["leaf1"]["headroom"] = [{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 900_000}]
-        asked["switches"]["leaf1"]["ports"] = {
-            f"et-0/0/{number}": {"speed_gbit_s": 400, "cable_m": 5} for number in range(2)
-        }
-        planned_as_read(asked)
-    del asked["switches"]["leaf1"]["headroom"]
-    assert planned_as_read(asked)["leaf1"].shares == BufferShares(90, 1)
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -350,7 +272,7 @@ def test_a_comparison_names_a_switch_that_cannot_be_read_beside_the_others():
 
 # What is appended to leaf2's configuration for Junos, and a fact of the refusal.
 REFUSED = {
-    "plan": (parts((0, 10), 66), "shared-buffer"),
+    "plan": ("set class-of-service shared-buffer egress buffer-partition lossless percent 0\n", "shared-buffer"),
     "change": (
         f"# inherit\n<configuration-set>\n{JUNOS}set forwarding-options enhanced-hash-key inet no-protocol\n"
         "</configuration-set>\n",

@@ -273,7 +273,7 @@ def cut(lossless: int, headroom: int) -> str:
     [
         (cut(5, 45), BufferShares(9, 45), "lossless percent: it is 5, but the plan assumes 9"),
         (cut(66, 24), BufferShares(9, 45), "lossless-headroom percent: it is 24, but the plan assumes 45"),
-        ("", BufferShares(61, 25), "lossless percent: it is 9, but the plan assumes 61"),
+        ("", BufferShares(61, 25), "lossless percent: it is the default of an unknown model, but the plan assumes 61"),
     ],
 )
 def test_partitions_smaller_than_planned_are_refused(running, planned, fact):
@@ -284,7 +284,11 @@ def test_partitions_smaller_than_planned_are_refused(running, planned, fact):
 
 def test_partitions_as_large_as_planned_are_kept():
     wanted = switches.switch("junos", ["et-0/0/0"])
-    for running, planned in (("", BufferShares(9, 45)), (cut(66, 25), BufferShares(61, 25)), (cut(5, 0), None)):
+    for running, planned in (
+        ("", BufferShares(9, 45, default_of="QFX5120")),
+        (cut(66, 25), BufferShares(61, 25)),
+        (cut(5, 0), None),
+    ):
         lines = junos.remediation("set system host-name leaf1\n" + running, replace(wanted, shares=planned))
         assert "scheduler-maps" in lines
         assert "shared-buffer" not in lines

@@ -254,9 +254,9 @@ def partitions(lossless: int, headroom: int) -> str:
 @pytest.mark.parametrize(
     ("running", "shares", "enough"),
     [
-        ("", BufferShares(9, 45), True),
-        ("", BufferShares(10, 45), False),
-        ("", BufferShares(9, 46), False),
+        ("", BufferShares(9, 45), False),
+        ("", BufferShares(20, 10, default_of="QFX5240"), True),
+        (partitions(20, 9), BufferShares(20, 10, default_of="QFX5240"), False),
         (partitions(9, 0), BufferShares(9, None), True),
         (partitions(8, 0), BufferShares(9, None), False),
     ],
