@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from placeholder_archive import Archive
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt, debian
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
 FAILING = """#!/bin/sh
@@ -117,14 +118,13 @@ def install(tmp_path: Path, given: dict, *packages: str) -> str:
     root = tmp_path / "root"
     for path in ("var/lib/dpkg", "etc/apt/sources.list.d"):
         (root / path).mkdir(parents=True)
-    for path in (f"{debian.ARCHIVES}/partial", f"{debian.LISTS}/partial"):
-        (root / path).mkdir(parents=True)
     (root / "var/lib/dpkg/status").touch()
     base = {"distribution": "debian", "suite": "sid", "architecture": "amd64", "archives": [given]}
     layers = {"base": {**base, "packages": ["x0"]}, "top": {"parent": "base", "packages": list(packages)}}
     layer = read_images({"node": {"layer": "top"}}, layers)["node"].layers[1]
+    caches = Caches({name: tmp_path / "cache" / name for name in (apt.ARCHIVES, apt.LISTS)}, tmp_path)
     with pytest.raises(ImageError) as caught:
-        debian.install(root, layer, Run("layer top", print), {})
+        debian.install(root, layer, Run("layer top", print), {}, caches)
     assert str(caught.value).startswith("layer top: ")
     return str(caught.value)
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A build's own mounts and processes: all of them end with the build, however it ends."""
+"""Processes beside this one: a build with its own mounts and processes, which end with it, and a signer."""
 
 from __future__ import annotations
 
@@ -69,6 +69,32 @@ def isolated(work: Callable[[], None]) -> None:
         raise ImageError("the build", "was terminated from outside", "run again: complete layers are kept")
 
 
+def apart(work: Callable[[], bytes]) -> bytes:
+    """Return the result of ``work``, done by another process. Raises its ImageError."""
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        code = 1
+        try:
+            _write(writing, work())
+            code = 0
+        except ImageError as error:
+            _tell(writing, error)
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        answer = stream.read()
+    if os.waitpid(child, 0)[1] == 0:
+        return answer
+    if answer:
+        raise ImageError(**json.loads(answer))
+    raise ImageError("the signature", "its process was terminated", "run again: complete layers are kept")
+
+
 def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> None:
     """Mount /proc of the new namespace and do the work; tell an error to the parent."""
     try:
@@ -96,6 +122,9 @@ def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> None:
 
 
 def _tell(writing: int, error: ImageError) -> None:
-    data = json.dumps({"subject": error.subject, "cause": error.cause, "remedy": error.remedy}).encode()
+    _write(writing, json.dumps({"subject": error.subject, "cause": error.cause, "remedy": error.remedy}).encode())
+
+
+def _write(writing: int, data: bytes) -> None:
     while data:
         data = data[os.write(writing, data) :]
