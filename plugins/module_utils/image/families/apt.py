@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, file_inside, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt_digests
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import readable_paths
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
 
@@ -46,7 +46,7 @@ def sources(archives: Sequence[Archive]) -> list[str]:
                 # A pinned state may be past the archive's own expiry date.
                 options.append("check-valid-until=no")
                 if not archive.keyring:
-                    # The digest that the user pinned proves more than a signature; _verify checks that apt used it.
+                    # The digest that the user pinned proves more than a signature; apt_digests checks that apt used it.
                     options.append("trusted=yes")
             option = f"[{' '.join(options)}] " if options else ""
             # apt does not copy packages of "file:" archives, and dpkg runs in the image.
@@ -71,13 +71,26 @@ def fetch(
             command = entered(root, ["apt-get", "-q", *argv], network=True, readable=readable, writable=[folder])
             run(command, env=environment, show=show, fault=downloads)
 
-        full_list = inside(root, LISTS, follow=True) / WHOLE
-        if not full_list.exists():
+        def get_packages() -> list[str]:
+            """Return the packages that are not as in the lists, and are removed: apt gets them again."""
+            get(*INSTALL, "--download-only", "--", *packages, show=SHOWN)
+            return apt_digests.remove_altered(archives, lists)
+
+        lists, archives = (inside(root, name, follow=True) for name in (LISTS, ARCHIVES))
+        if not (lists / WHOLE).exists():
             run.progress(f"{run.subject}: running apt-get update")
             get("update")
-            _verify(full_list.parent, layer, digests)
-            full_list.touch()
-        get(*INSTALL, "--download-only", "--", *packages, show=SHOWN)
+        (lists / WHOLE).unlink(missing_ok=True)
+        apt_digests.require_releases(lists, layer.name, digests)
+        apt_digests.require_lists(lists)
+        (lists / WHOLE).touch()
+        altered = get_packages() and get_packages()
+        if altered:
+            raise ImageError(
+                f"layer {layer.name}",
+                f"apt got {altered[0]} with another sha256 than its list has",
+                "use another mirror of the archive",
+            )
 
 
 def install(root: Path, layer: Layer, run: Run, caches: Caches, packages: Sequence[str]) -> None:
@@ -141,15 +154,3 @@ def _inside(root: Path) -> dict[str, str]:
 
 def _lines(settings: Mapping[str, str]) -> str:
     return "".join(f'{name} "{value}";\n' for name, value in settings.items())
-
-
-def _verify(lists: Path, layer: Layer, digests: Mapping[str, str]) -> None:
-    """Raise ImageError if apt did not use the archives in the layer's key: a mirror may change in between."""
-    releases = {sha256_of(path) for path in lists.glob("*Release") if path.is_file()}
-    for name, digest in digests.items():
-        if digest not in releases:
-            raise ImageError(
-                f"archive {name}",
-                f"was changed while layer {layer.name} was built: apt did not get the InRelease {digest}",
-                "run again; if the archive changes often, pin a snapshot",
-            )
