@@ -233,8 +233,8 @@ class Probe:
 def main() -> None:
     with open(sys.argv[1]) as stream:
         probe = Probe(json.load(stream))
-    # Outside of the changed root, the room's /dev is a link into the tree.
-    tree = os.path.dirname(os.readlink("/dev")) if os.path.islink("/dev") else ""
+    # Outside of the changed root, the room's /proc is a link into the tree.
+    tree = os.path.dirname(os.readlink("/proc")) if os.path.islink("/proc") else ""
     folder = probe.canaries.get("results") or f"{tree}/var/lib/hostile"
     os.makedirs(folder, exist_ok=True)
     result = os.open(f"{folder}/{sys.argv[2]}.json", os.O_WRONLY | os.O_CREAT, 0o644)
