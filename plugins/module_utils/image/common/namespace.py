@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
@@ -52,7 +53,9 @@ def isolated(work: Callable[[], None]) -> None:
             first = os.fork()
             if first == 0:
                 libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                _first(libc, work, writing)
+                with _telling(writing):
+                    _mount_proc(libc)
+                    work()
                 os._exit(0)
             code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
         except ImageError as error:
@@ -78,13 +81,10 @@ def apart(work: Callable[[], bytes]) -> bytes:
     if child == 0:
         os.close(reading)
         code = 1
-        try:
+        with _telling(writing):
             _write(writing, work())
             code = 0
-        except ImageError as error:
-            _tell(writing, error)
-        finally:
-            os._exit(code)
+        os._exit(code)
     os.close(writing)
     with os.fdopen(reading, "rb") as stream:
         answer = stream.read()
@@ -95,19 +95,23 @@ def apart(work: Callable[[], bytes]) -> bytes:
     raise ImageError("the signature", "its process was terminated", "run again: complete layers are kept")
 
 
-def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> None:
-    """Mount /proc of the new namespace and do the work; tell an error to the parent."""
+def _mount_proc(libc: ctypes.CDLL) -> None:
+    """Mount /proc of the new namespace, with mounts that no other namespace sees."""
+    if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or libc.mount(
+        b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None
+    ):
+        raise ImageError(
+            "the build",
+            f"mounting is not allowed: {os.strerror(ctypes.get_errno())}",
+            "build as root, outside of a container",
+        )
+
+
+@contextlib.contextmanager
+def _telling(writing: int) -> Iterator[None]:
+    """Tell an error to the parent."""
     try:
-        flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
-        if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or libc.mount(
-            b"proc", b"/proc", b"proc", flags, None
-        ):
-            raise ImageError(
-                "the build",
-                f"mounting is not allowed: {os.strerror(ctypes.get_errno())}",
-                "build as root, outside of a container",
-            )
-        work()
+        yield
     except ImageError as error:
         _tell(writing, error)
     except OSError as error:

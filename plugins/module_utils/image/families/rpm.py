@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside, tail
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import PROXIES, Run, inside, tail
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
     read_pins,
@@ -305,8 +305,7 @@ def _configure(folder: Path, layer: Layer) -> None:
 
 
 def _environment(home: str) -> dict[str, str]:
-    names = ("PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-    environment = {name: os.environ[name] for name in names if name in os.environ}
+    environment = {name: os.environ[name] for name in ("PATH", *PROXIES) if name in os.environ}
     # rpm uses it as the time of installation and the transaction's number.
     environment["SOURCE_DATE_EPOCH"] = os.environ.get("SOURCE_DATE_EPOCH", "1")
     return {**environment, "HOME": home, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}

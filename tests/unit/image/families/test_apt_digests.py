@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What apt has in the cache is used only if its digests are those of the release."""
+"""Packages that apt has in the cache are used only if their digests are those of lists and release."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 from messages import raises
+from recorded_tools import Tools
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt_digests
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt, apt_digests
 
 LIST = "a_debian_dists_bookworm_main_binary-amd64_Packages"
 
@@ -70,3 +73,33 @@ def test_a_package_of_the_same_size_that_no_list_has_is_removed(release):
     (archives / "lock").touch()
     assert apt_digests.remove_altered(archives, release.parent) == ["bash_5.2-1_amd64.deb"]
     assert [path.name for path in archives.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("is_better_then", [True, False])
+def test_a_cached_package_that_differs_from_its_list_is_fetched_again(tmp_path, is_better_then):
+    """The tools are recorded, so nothing is mounted: the tree's own directories stand for the cache."""
+    root = tmp_path / "root"
+    lists, archives = root / apt.LISTS, root / apt.ARCHIVES
+    for folder in (lists, archives):
+        folder.mkdir(parents=True)
+    (lists / "a_debian_dists_bookworm_InRelease").write_bytes(b"release")
+    (lists / LIST).write_text(f"Package: bash\nSHA256: {sha256(b'bash')}\n")
+    package = archives / "bash_5.2-1_amd64.deb"
+    package.write_bytes(b"evil")
+
+    def answer(argv):
+        if "--download-only" in argv and not package.exists():
+            package.write_bytes(b"bash" if is_better_then else b"evil")
+        return ""
+
+    layer = Layer("base", None, "debian", "bookworm", "amd64", (Archive("http://a/debian", ("bookworm",), ("main",)),))
+    tools, caches = Tools(answer=answer), Caches({}, tmp_path)
+    given = (root, layer, tools, {"http://a/debian bookworm": sha256(b"release")}, caches, ["bash"])
+    if is_better_then:
+        apt.fetch(*given)
+        assert package.read_bytes() == b"bash"
+    else:
+        with raises(ImageError, "layer base", package.name, "sha256"):
+            apt.fetch(*given)
+        assert not package.exists()
+    assert ["--download-only" in command for command in tools.commands] == [False, True, True]

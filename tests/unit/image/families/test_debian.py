@@ -225,31 +225,6 @@ def test_an_archive_that_changed_during_the_build_is_refused(root, caches, paren
     assert not (root / "var/lib/apt/lists/whole").exists()
 
 
-@pytest.mark.parametrize("is_better_then", [True, False])
-def test_a_cached_package_that_differs_from_its_list_is_fetched_again(root, caches, is_better_then):
-    """apt compares only the size of a package that is in the cache."""
-    package = root / apt.ARCHIVES / "bash_5.2_amd64.deb"
-    package.parent.mkdir(parents=True)
-    package.write_bytes(b"evil")
-    (root / apt.LISTS / "a_debian_Packages").write_text(
-        f"Package: bash\nSHA256: {hashlib.sha256(b'bash').hexdigest()}\n"
-    )
-
-    def answer(argv):
-        if "--download-only" in argv and not package.exists():
-            package.write_bytes(b"bash" if is_better_then else b"evil")
-        return ""
-
-    tools = Tools(answer=answer)
-    if is_better_then:
-        debian.install(root, layer(MAIN, parent="below"), tools, DIGESTS, caches)
-        assert without_mounts(tools) == [UPDATE, *[[*DOWNLOAD, "bash"]] * 2, INSTALL]
-    else:
-        with raises(ImageError, "layer base", "bash_5.2_amd64.deb", "sha256"):
-            debian.install(root, layer(MAIN, parent="below"), tools, DIGESTS, caches)
-        assert INSTALL not in without_mounts(tools)
-
-
 @pytest.mark.parametrize("parent", [None, "below"])
 def test_a_package_that_no_archive_has_is_refused(root, caches, parent):
     tools = Tools(answer=lambda argv: (100, "E: Unable to locate package bash\n") if "--download-only" in argv else "")

@@ -72,8 +72,7 @@ def test_an_image_lists_its_layers_from_the_lowest():
     # A layer may install from its own archives and those of its parent.
     assert [archive.url for archive in base.archives] == ["http://deb.debian.org/debian"]
     assert site.archives == gpu.archives == (*base.archives, gpu.archives[1])
-    assert base.packages == ("linux-image-cloud-amd64", "systemd-sysv")
-    assert site.packages == ()
+    assert (base.packages, site.packages) == (("linux-image-cloud-amd64", "systemd-sysv"), ())
     assert [(file.path, file.mode, file.owner, file.group) for file in gpu.files] == [
         ("/etc/limits", "0600", "root", "4"),
         ("/etc/motd", "0644", "root", "root"),
@@ -82,7 +81,6 @@ def test_an_image_lists_its_layers_from_the_lowest():
     assert gpu.services.enabled == ("a.timer", "ssh.service")
     assert gpu.users[0].groups == ("adm", "sudo")
     assert gpu.published_keys == ("/opt/tests", "/usr/share/x/test.key")
-    # Only a layer that asks for it has the network, not those above it.
     assert [layer.network for layer in images["gpu-node"].layers] == [False, True, False]
 
 
