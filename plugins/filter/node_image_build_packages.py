@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # The packages that the builds of all distributions need.
-PACKAGES = ("cryptsetup-bin", "minisign", "passwd", "squashfs-tools", "util-linux", "zstd")
+PACKAGES = ("bubblewrap", "cryptsetup-bin", "minisign", "passwd", "squashfs-tools", "util-linux", "zstd")
 
 
 def node_image_build_packages(layers: Mapping[str, Any]) -> list[str]:

@@ -17,8 +17,10 @@ description:
     settings give the same bytes, on any machine and at any time.
   - A layer is built again only if it, a layer below it, or one of its archives changed. A run without changes takes
     seconds, and needs the network only for the archives' release files.
-  - Builds as root, on a host with overlayfs and mount namespaces. A build that fails or is killed leaves no mount, and
+  - Builds as root, on a host with overlayfs and user namespaces. A build that fails or is killed leaves no mount, and
     nothing in the store.
+  - Scripts of packages, and roles, run in a room without network, from which they reach nothing of the host; see
+    docs/background/images.md.
   - Its action plugin shows the progress during the build.
 options:
   layers:
@@ -40,12 +42,18 @@ options:
     type: path
     default: /var/cache/sailloft/images
   signing_key:
-    description: minisign's secret key for the manifests, a file on this host.
+    description: minisign's secret key for the manifests, a file on this host. Needed without O(signing_command).
     type: path
-    required: true
   signing_password:
     description: The secret key's password, if it has one.
     type: str
+  signing_command:
+    description:
+      - A command of the site that signs, with its arguments, in the place of a key file.
+      - It gets a manifest on its standard input and prints the signature as C(minisign -S) writes it.
+    type: list
+    elements: str
+    default: []
   public_key:
     description: The public key of the pair, a file on this host. It becomes a part of the first stage.
     type: path
@@ -62,7 +70,7 @@ options:
     description: A file to which progress is appended, in lines; the action plugin reads it.
     type: path
 requirements:
-  - mmdebstrap, squashfs-tools, cryptsetup-bin, minisign, zstd
+  - bubblewrap, mmdebstrap, squashfs-tools, cryptsetup-bin, minisign, zstd
   - dnf, rpm, busybox-static and dmsetup for images of RPM packages
   - cyclonedx-python-lib (Python)
 attributes:
@@ -150,8 +158,9 @@ def main() -> None:
             "images": {"type": "dict", "required": True},
             "store": {"type": "path", "default": "/srv/sailloft"},
             "cache": {"type": "path", "default": "/var/cache/sailloft/images"},
-            "signing_key": {"type": "path", "required": True},
+            "signing_key": {"type": "path"},
             "signing_password": {"type": "str", "no_log": True},
+            "signing_command": {"type": "list", "elements": "str", "default": []},
             "public_key": {"type": "path", "required": True},
             "first_stage": {"type": "str"},
             "ansible_configuration": {"type": "path"},
@@ -165,6 +174,8 @@ def main() -> None:
         os.environ["ANSIBLE_CONFIG"] = params["ansible_configuration"]
 
     def work() -> dict[str, Any]:
+        if not params["signing_key"] and not params["signing_command"]:
+            raise ImageError("signing_key", "neither a key nor a signing_command was given", "give one of them")
         if not params["first_stage"]:
             raise ImageError(
                 "first_stage", "no script was given", "use the module through its action plugin, or give its text"
@@ -173,7 +184,8 @@ def main() -> None:
             # systemctl --root does not accept ".." in the path of its root.
             store=Path(params["store"]).resolve(),
             cache=Path(params["cache"]).resolve(),
-            secret_key=Path(params["signing_key"]),
+            secret_key=Path(params["signing_key"]) if params["signing_key"] else None,
+            signing_command=tuple(params["signing_command"]),
             public_key=Path(params["public_key"]),
             password=params["signing_password"],
             init=params["first_stage"],

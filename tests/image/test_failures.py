@@ -13,11 +13,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from messages import raises
 from placeholder_archive import Archive
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt, debian
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
 FAILING = """#!/bin/sh
@@ -112,19 +115,23 @@ def test_the_compilers_error_is_shown_if_dkms_cannot_build_a_module(site, reques
     assert error in (site.cache / "logs" / "site.log").read_text()
 
 
-def install(tmp_path: Path, given: dict, *packages: str) -> str:
-    """Return the error of apt, which runs outside of the image, for a layer on an image without packages."""
+def on_empty_image(tmp_path: Path, given: dict, *packages: str) -> tuple[Path, Layer, Run, dict[str, str], Caches]:
+    """Return what debian.install needs for a layer on an image without packages."""
     root = tmp_path / "root"
     for path in ("var/lib/dpkg", "etc/apt/sources.list.d"):
-        (root / path).mkdir(parents=True)
-    for path in (f"{debian.ARCHIVES}/partial", f"{debian.LISTS}/partial"):
         (root / path).mkdir(parents=True)
     (root / "var/lib/dpkg/status").touch()
     base = {"distribution": "debian", "suite": "sid", "architecture": "amd64", "archives": [given]}
     layers = {"base": {**base, "packages": ["x0"]}, "top": {"parent": "base", "packages": list(packages)}}
     layer = read_images({"node": {"layer": "top"}}, layers)["node"].layers[1]
+    caches = Caches({name: tmp_path / "cache" / name for name in (apt.ARCHIVES, apt.LISTS)}, tmp_path)
+    return root, layer, Run("layer top", print), {}, caches
+
+
+def install(tmp_path: Path, given: dict, *packages: str) -> str:
+    """Return the error of apt, which runs outside of the image."""
     with pytest.raises(ImageError) as caught:
-        debian.install(root, layer, Run("layer top", print), {})
+        debian.install(*on_empty_image(tmp_path, given, *packages))
     assert str(caught.value).startswith("layer top: ")
     return str(caught.value)
 
@@ -168,3 +175,20 @@ def test_dependencies_that_no_archive_fulfils_are_named(tmp_path, archive):
     archive.add("lacking", "1.0", {}, "Depends: nonesuch (>= 2)\n")
     message = install(tmp_path, published(archive), "lacking")
     assert re.search(r"lacking : Depends: nonesuch \(>= 2\)", message), message
+
+
+def test_what_is_in_the_cache_is_compared_with_the_release(tmp_path, archive):
+    """apt takes a package that is there by its name and size, and a list as it is."""
+    archive.add("fine", "1.0", {})
+    given = on_empty_image(tmp_path, published(archive), "fine")
+    folders = given[-1].folders
+    apt.fetch(*given, ["fine"])
+    package, (list_of_packages,) = folders[apt.ARCHIVES] / "fine_1.0_amd64.deb", folders[apt.LISTS].glob("*_Packages")
+    for path in (package, list_of_packages):
+        content = path.read_bytes()
+        path.write_bytes(bytes(len(content)))
+        if path == list_of_packages:
+            with raises(ImageError, path.name, "release"):
+                apt.fetch(*given, ["fine"])
+        apt.fetch(*given, ["fine"])
+        assert path.read_bytes() == content

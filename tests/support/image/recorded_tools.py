@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, command_in
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class Tools(Run):
     answer: Callable[[list[str]], Any] = lambda argv: ""
     ran: list[list[str]] = field(default_factory=list)
     environments: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The commands, without what makes their rooms."""
+        return [list(command_in(argv)) for argv in self.ran]
 
     def process(self, argv, env=None, show=None, fault=None):
         self.ran.append(argv)

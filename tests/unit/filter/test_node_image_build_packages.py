@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.filter.node_image_build_packages import node_image_build_packages
 
-ALL = ["cryptsetup-bin", "minisign", "passwd", "squashfs-tools", "util-linux", "zstd"]
+ALL = ["bubblewrap", "cryptsetup-bin", "minisign", "passwd", "squashfs-tools", "util-linux", "zstd"]
 
 
 def test_each_family_adds_its_own_packages():

@@ -94,3 +94,11 @@ def test_a_node_without_systemd_is_reported(call, monkeypatch):
     monkeypatch.setattr(basic.AnsibleModule, "run_command", lambda _self, _words: (1, "", "no bus"))
     message = "bm01: systemctl show failed: no bus; check its console: a node must run systemd"
     assert call(node_image_info, {})["msg"] == message
+
+
+def test_a_build_without_a_signer_is_refused(call, built):
+    built([])
+    told = call(node_image, {**GIVEN, "signing_key": None})
+    assert told["failed"]
+    assert "signing_command" in told["msg"]
+    assert not call(node_image, {**GIVEN, "signing_key": None, "signing_command": ["sign"]}).get("failed")

@@ -22,10 +22,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import isolated
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import require_namespaces
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
-TOOLS = ("mount", "umount", "unshare", "mksquashfs", "veritysetup", "systemctl", "chroot", "minisign", "zstd")
+TOOLS = (
+    *("mount", "umount", "unshare", "nsenter", "bwrap", "mksquashfs", "veritysetup", "systemctl", "chroot"),
+    *("minisign", "zstd"),
+)
 
 
 def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str], object]) -> list[Outcome]:
@@ -46,11 +50,13 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
         tools.require(*family_of(image.layers[0].distribution).TOOLS)
     # ansible-playbook, which applies roles, is in the directory of the Python that runs this.
     os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{tools.search_path()}"
+    require_namespaces()
     public_key = sign.read_public_key(setting.public_key)
     with locked(setting.cache, ", ".join(images)):
         work = setting.cache / "work"
         remove(work)
-        work.mkdir()
+        # A layer may have programs that run as root for every user of the build host who can reach them.
+        work.mkdir(mode=0o700)
         try:
             return _build_all(images, setting, public_key, work, progress)
         finally:
@@ -98,7 +104,7 @@ def _build_all(
     if missing or stageless:
         if not setting.check:
             # A key that cannot sign is reported before a long build, not after it.
-            sign.sign(b"", setting.secret_key, public_key, setting.password)
+            setting.sign(b"", public_key)
         isolated(work_apart)
     outcomes = []
     for name, image in images.items():

@@ -16,6 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 FETCH_TIMEOUT_S = 60
 # The time limit for a whole file of a few hundred kilobytes.
 FETCH_DEADLINE_S = 120
+# A hundred times Debian's InRelease: another answer must not fill the build host's memory.
+MOST_BYTES = 1 << 25
 
 
 class Fetcher:
@@ -63,6 +65,8 @@ class Fetcher:
                     raise http.client.IncompleteRead(b"".join(parts), answer.length)
                 return b"".join(parts)
             parts.append(part)
+            if sum(map(len, parts)) > MOST_BYTES:
+                raise _no_answer(url, f"sent more than {MOST_BYTES} bytes, too many for such a file")
             if time.monotonic() > deadline:
                 raise _no_answer(
                     url, f"sent only {sum(map(len, parts))} bytes in {self._deadline_s:g} s, not the whole file"

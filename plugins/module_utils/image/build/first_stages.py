@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.squashfs import mount_overlay
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import tools
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
@@ -83,8 +84,9 @@ class Userlands:
         family = family_of(lowest.layer.distribution)
         tree = self._work / f"userland-{lowest.key}"
         tree.mkdir()
-        with layers.mounted_caches(self._cache, tree, family.first_stage_caches(lowest.layer, lowest.digests), run):
-            userland: Path = family.first_stage_tree(tree, lowest.layer, lowest.digests, run)
+        names = family.first_stage_caches(lowest.layer, lowest.digests)
+        caches = Caches({name: self._cache / path for name, path in names.items()}, self._work)
+        userland: Path = family.first_stage_tree(tree, lowest.layer, lowest.digests, run, caches)
         return userland
 
 

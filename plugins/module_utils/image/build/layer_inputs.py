@@ -83,4 +83,5 @@ def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, 
         ],
         "kernel_arguments": list(layer.kernel_arguments),
         "published_keys": list(layer.published_keys),
+        "network": layer.network,
     }

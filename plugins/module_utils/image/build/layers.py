@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
     tree_contents,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json, sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer, Role
@@ -103,18 +104,8 @@ def content_digests(layer: Layer) -> dict[str, str]:
 def _role_digest(role: Role) -> str:
     """Return the digest of the role's files and of the build host's files that its variables name by absolute path."""
     digest = role_digest.content_digest(role.name)
-    digests_by_path = {
-        text: sha256_of(text) for text in _texts(role.vars) if text.startswith("/") and os.path.isfile(text)
-    }
+    digests_by_path = {name: sha256_of(name) for name in roles_in.named_files(role)}
     return hashlib.sha256(canonical_json([digest, digests_by_path])).hexdigest() if digests_by_path else digest
-
-
-def _texts(data: Any) -> Iterator[str]:
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, (list, tuple, dict)):
-        for item in data.values() if isinstance(data, dict) else data:
-            yield from _texts(item)
 
 
 def require_unchanged(request: LayerRequest) -> None:
@@ -211,8 +202,8 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_lay
     lent = {**_lend_kernel(root, lower_layers), **_lend_dkms_setting(root)}
     if layer.packages:
         progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and dependencies")
-    with mounted_caches(cache, root, family.caches(layer, request.digests), run):
-        family.install(root, layer, run, request.digests)
+    folders = {name: cache / path for name, path in family.caches(layer, request.digests).items()}
+    family.install(root, layer, run, request.digests, Caches(folders, work))
     if layer.users or layer.files or any(asdict(layer.services).values()):
         progress(f"{subject}: users, files, services")
     tree_contents.apply(root, layer, run)
@@ -223,21 +214,30 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_lay
         run(["mount", "-t", "tmpfs", "-o", "mode=0700,nosuid,nodev", "tmpfs", memory])
     for role in layer.roles:
         progress(f"{subject}: role {role.name}")
-        roles_in.apply(root, [role], run.process, layer.name, script_failure=family.script_failure, memory=memory)
+        roles_in.apply(
+            root,
+            [role],
+            run.process,
+            layer.name,
+            script_failure=family.script_failure,
+            memory=memory,
+            network=layer.network,
+        )
     require_unchanged(request)
     packages = family.packages(root, run)
     output = work / "out"
     output.mkdir()
-    for path, digest in lent.items():
-        # A package may have brought another kernel of the same version.
-        if path.is_file() and sha256_of(path) == digest:
+    for name, digest in lent.items():
+        # A package may have brought another kernel of the same version, or links in the place of directories.
+        path = inside(root, name)
+        if path.is_file() and not path.is_symlink() and sha256_of(path) == digest:
             path.unlink()
     if not inside(root, "etc/dkms/framework.conf").exists():
         for name in ("etc/dkms/framework.conf.d", "etc/dkms"):
             with contextlib.suppress(OSError):
                 inside(root, name).rmdir()
     kernel = _take_kernel(root, output, subject)
-    family.clean(root)
+    family.clean(root, run)
     forbidden.normalise(root, request.epoch)
     if lower_layers:
         run(["umount", root])
@@ -295,44 +295,30 @@ def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
     return places
 
 
-@contextlib.contextmanager
-def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run) -> Iterator[None]:
-    """Mount the builder's download directories over the image's, so that the image's own directories stay empty."""
-    mounted = []
-    try:
-        for name, subfolder in sorted(folders.items()):
-            (cache / subfolder).mkdir(parents=True, exist_ok=True)
-            os.utime(cache / subfolder)  # records the last use
-            place = inside(root, name, follow=True)
-            place.mkdir(parents=True, exist_ok=True)
-            run(["mount", "--bind", cache / subfolder, place])
-            mounted.append(place)
-        yield
-    finally:
-        for place in reversed(mounted):
-            run(["umount", place])
-
-
-def _lend_kernel(root: Path, lower_layers: list[Built]) -> dict[Path, str]:
+def _lend_kernel(root: Path, lower_layers: list[Built]) -> dict[str, str]:
     """Put the files of the kernels below into ``root``'s /boot while a layer is built; return their digests."""
     lent = {}
     for part in lower_layers:
         if part.kernel is None:
             continue
         for source in filter(Path.exists, (part.folder / VMLINUZ, part.folder / SYMBOLS)):
-            path = inside(root, f"boot/{source.name}-{part.kernel.version}")
-            path.parent.mkdir(exist_ok=True)
-            shutil.copyfile(source, path)
-            lent[path] = sha256_of(path)
+            name = f"boot/{source.name}-{part.kernel.version}"
+            lent[name] = _lend(root, name, source.read_bytes())
     return lent
 
 
-def _lend_dkms_setting(root: Path) -> dict[Path, str]:
+def _lend_dkms_setting(root: Path) -> dict[str, str]:
     """Make DKMS sign modules with the site's key or not at all while a layer is built; return the file's digest."""
-    path = inside(root, DKMS_FILE)
+    return {DKMS_FILE: _lend(root, DKMS_FILE, DKMS_TEXT.encode())}
+
+
+def _lend(root: Path, name: str, data: bytes) -> str:
+    """Write a file into the tree, in the place of a link of that name; return its digest."""
+    path = inside(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(DKMS_TEXT)
-    return {path: sha256_of(path)}
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 def _take_kernel(root: Path, output: Path, subject: str) -> Kernel | None:

@@ -81,7 +81,7 @@ def publish(
         for part in parts:
             blobs[part.entry.sha256] = part.folder / layers.SQUASHFS
             blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
-        signature = sign.sign(data, setting.secret_key, public_key, setting.password)
+        signature = setting.sign(data, public_key)
         store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs)
         progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
     return Outcome(image.name, digest, True, built_now, tuple(lines), size_bytes)

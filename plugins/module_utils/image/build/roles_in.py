@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Apply Ansible roles inside an image's root, over the connection ``community.general.chroot``.
 
-``ansible-playbook`` of the build host runs a generated play in ``confine``'s namespaces. In an image, the variable
-``ansible_connection`` is ``community.general.chroot``, and the fact ``is_chroot`` is true. A role can use them to
-distinguish an image from a host.
+``ansible-playbook`` of the build host runs a generated play in the room of the layer, together with the code that it
+starts in the image. So lookups, tasks on the controller and other connections reach nothing else either, whatever a
+role or its variables request. In an image, the variable ``ansible_connection`` is ``community.general.chroot``, and the
+fact ``is_chroot`` is true. A role can use them to distinguish an image from a host.
 """
 
 from __future__ import annotations
@@ -13,26 +14,24 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import ansible_paths
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run as run_command
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside, tail
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import PROXIES, file_inside, tail
 
 PYTHON = "/usr/bin/python3"
 # The build host's environment variables that are needed to find programs and archives. All others are not passed on,
 # since they would be visible in the image.
-KEPT = (
-    *("PATH", "HOME", "SOURCE_DATE_EPOCH"),
-    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
-)
+KEPT = ("PATH", "SOURCE_DATE_EPOCH", *PROXIES)
 SETTINGS = {
+    "HOME": "/root",
     "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
     "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false",
     "ANSIBLE_NOCOLOR": "true",
@@ -52,14 +51,15 @@ def apply(
     layer: str = "image",
     python: str = PYTHON,
     script_failure: Callable[[Path, str], str] = lambda root, output: "",
-    memory: str | os.PathLike[str] = "/dev/shm",
+    memory: str | os.PathLike[str] = "/run",
+    network: bool = False,
 ) -> None:
     """Apply ``roles`` in order to the image at ``root``.
 
     The play's host has the name of ``layer``. Values in ``vars`` are used unchanged and not templated again.
     Variables and modules are only kept in memory, on the build host (a directory in ``memory``) and in the image.
-    ``script_failure`` is that of the family: it finds a package's failed script in the output of a task. Raises
-    ImageError.
+    ``script_failure`` is that of the family: it finds a package's failed script in the output of a task. With
+    ``network``, the roles have the build host's network. Raises ImageError.
     """
     if not roles:
         return
@@ -82,9 +82,24 @@ def apply(
         configuration.write_text(ansible_paths.configuration(), encoding="utf-8")
         environment = {name: os.environ[name] for name in KEPT if name in os.environ}
         environment.update(SETTINGS, ANSIBLE_CONFIG=str(configuration), ANSIBLE_HOME=folder, ANSIBLE_LOCAL_TEMP=folder)
-        process = run(confined(root, ["ansible-playbook", "--inventory", str(inventory), str(play)]), env=environment)
+        command = ["ansible-playbook", "--inventory", str(inventory), str(play)]
+        readable = [*ansible_paths.needed(), *(Path(name) for role in roles for name in named_files(role))]
+        process = run(entered(root, command, network, readable, [Path(folder)]), env=environment)
     if process.returncode != 0:
         raise ImageError(f"layer {layer}", *_failure(process.stdout, names, lambda text: script_failure(root, text)))
+
+
+def named_files(role: Role) -> list[str]:
+    """Return the files of the build host that the role's variables name by absolute path."""
+    return [text for text in _texts(role.vars) if text.startswith("/") and os.path.isfile(text)]
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, (list, tuple, dict)):
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from _texts(item)
 
 
 def _inventory(layer: str, root: Path, python: str) -> dict[str, Any]:
@@ -92,7 +107,7 @@ def _inventory(layer: str, root: Path, python: str) -> dict[str, Any]:
         "ansible_connection": "community.general.chroot",
         "ansible_host": str(root),
         "ansible_python_interpreter": python,
-        # /run is a tmpfs in the image: see confine.
+        # /run is a tmpfs in the image.
         "ansible_remote_tmp": "/run/ansible",
         "ansible_async_dir": "/run/ansible-async",
     }

@@ -9,22 +9,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import apart
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
+
 
 @dataclass(frozen=True)
 class Setting:
-    """The places where images are built and published.
+    """The places where images are built and published, and the signer: a key file, or a command of the site.
 
     ``init`` is the text of the first stage's script, ``open_url`` opens a URL as Ansible's function of that name does.
     """
 
     store: Path
     cache: Path
-    secret_key: Path
+    secret_key: Path | None
     public_key: Path
     password: str | None
     init: str
     check: bool
     open_url: Callable[..., Any]
+    signing_command: tuple[str, ...] = ()
+
+    def sign(self, data: bytes, public_key: str) -> bytes:
+        """Return the signature of a manifest. Only another process opens the key. Raises ImageError."""
+        key = self.secret_key
+        if key is None or self.signing_command:
+            return sign.sign_by_command(data, self.signing_command, public_key)
+        return apart(lambda: sign.sign(data, key, public_key, self.password))
 
 
 @dataclass(frozen=True)

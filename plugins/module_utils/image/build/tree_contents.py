@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Layer, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     Run,
     ToolError,
@@ -35,7 +35,7 @@ def apply(root: Path, layer: Layer, run: Run) -> None:
 
 def _services(root: Path, layer: Layer, action: str, units: tuple[str, ...], run: Run) -> None:
     try:
-        run(["systemctl", f"--root={root}", action, "--", *units])
+        run(entered(root, ["systemctl", f"--root={root}", action, "--", *units]))
     except ToolError as error:
         reason = " / ".join(line for line in error.output.strip().splitlines()) or "it gave no reason"
         raise ImageError(
@@ -54,7 +54,7 @@ def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
     groups = ["--append", "--groups", ",".join(user.groups)] if account else ["--groups", ",".join(user.groups)]
     try:
         run(
-            confined(
+            entered(
                 root,
                 [
                     "chroot",
@@ -123,8 +123,8 @@ def _write(path: Path, data: bytes, mode: int, owner: int, group: int) -> None:
 
 def _account(root: Path, database: str, name: str) -> list[str] | None:
     """Return the fields of a name in the image's own /etc/passwd or /etc/group."""
-    path = inside(root, f"/etc/{database}")
-    for line in path.read_text().splitlines() if path.is_file() else []:
+    path = file_inside(root, f"etc/{database}")
+    for line in path.read_text().splitlines() if path else []:
         fields = line.split(":")
         if fields[0] == name:
             return fields

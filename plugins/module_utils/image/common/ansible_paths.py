@@ -7,11 +7,16 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run
+
+PARTS_OF_PYTHON = ("bin", "lib", "lib64", "pyvenv.cfg")
+PARTS_OF_COLLECTION = ("FILES.json", "MANIFEST.json", "galaxy.yml", "meta", "plugins", "roles")
 
 
 @functools.cache
@@ -27,6 +32,23 @@ def collections() -> dict[str, Path]:
 def roles() -> list[Path]:
     """Return the directories of roles without a collection, in search order. Raises ImageError."""
     return [Path(folder) for folder in _settings()["DEFAULT_ROLES_PATH"]]
+
+
+def needed() -> list[Path]:
+    """Return what ansible-playbook of this build host reads outside of /usr, and nothing else. Raises ImageError.
+
+    Of a collection that is a link, perhaps to a checkout beside inventories, only the parts that Ansible loads.
+    """
+    program = shutil.which("ansible-playbook")
+    prefixes = [Path(sys.prefix), Path(sys.base_prefix), *([Path(program).resolve().parents[1]] if program else [])]
+    paths = [prefix / part for prefix in prefixes if prefix != Path("/usr") for part in PARTS_OF_PYTHON]
+    for folder in _settings()["COLLECTIONS_PATHS"]:
+        place = Path(folder, "ansible_collections")
+        paths.append(place)
+        for collection in place.glob("*/*"):
+            if collection.resolve() != place.resolve() / collection.relative_to(place):
+                paths += [collection.resolve() / part for part in PARTS_OF_COLLECTION]
+    return [path for path in dict.fromkeys([*paths, *roles()]) if path.exists()]
 
 
 def configuration() -> str:

@@ -18,6 +18,10 @@ class Archive:
     keyring: str | None = None
     release_sha256: dict[str, str] = field(default_factory=dict)
 
+    def local_folder(self) -> str | None:
+        """Return the directory of the build host that is this archive, None for one on a server."""
+        return self.url[len("file://") :] if self.url.startswith("file://") else None
+
 
 @dataclass(frozen=True)
 class File:
@@ -79,6 +83,7 @@ class Layer:
     roles: tuple[Role, ...] = ()
     kernel_arguments: tuple[str, ...] = ()
     published_keys: tuple[str, ...] = ()  # paths of private keys that are no secret
+    network: bool = False  # whether scripts of packages and roles have the build host's network
 
     def sources(self) -> dict[str, str]:
         """Return path in the image -> file on the build machine, for the files that are not given by their content."""

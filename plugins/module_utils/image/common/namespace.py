@@ -1,16 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A build's own mounts and processes: all of them end with the build, however it ends."""
+"""Processes beside this one: a build with its own mounts and processes, which end with it, and a signer."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
@@ -52,7 +53,9 @@ def isolated(work: Callable[[], None]) -> None:
             first = os.fork()
             if first == 0:
                 libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                _first(libc, work, writing)
+                with _telling(writing):
+                    _mount_proc(libc)
+                    work()
                 os._exit(0)
             code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
         except ImageError as error:
@@ -69,19 +72,46 @@ def isolated(work: Callable[[], None]) -> None:
         raise ImageError("the build", "was terminated from outside", "run again: complete layers are kept")
 
 
-def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> None:
-    """Mount /proc of the new namespace and do the work; tell an error to the parent."""
+def apart(work: Callable[[], bytes]) -> bytes:
+    """Return the result of ``work``, done by another process. Raises its ImageError."""
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        code = 1
+        with _telling(writing):
+            _write(writing, work())
+            code = 0
+        os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        answer = stream.read()
+    if os.waitpid(child, 0)[1] == 0:
+        return answer
+    if answer:
+        raise ImageError(**json.loads(answer))
+    raise ImageError("the signature", "its process was terminated", "run again: complete layers are kept")
+
+
+def _mount_proc(libc: ctypes.CDLL) -> None:
+    """Mount /proc of the new namespace, with mounts that no other namespace sees."""
+    if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or libc.mount(
+        b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None
+    ):
+        raise ImageError(
+            "the build",
+            f"mounting is not allowed: {os.strerror(ctypes.get_errno())}",
+            "build as root, outside of a container",
+        )
+
+
+@contextlib.contextmanager
+def _telling(writing: int) -> Iterator[None]:
+    """Tell an error to the parent."""
     try:
-        flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
-        if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or libc.mount(
-            b"proc", b"/proc", b"proc", flags, None
-        ):
-            raise ImageError(
-                "the build",
-                f"mounting is not allowed: {os.strerror(ctypes.get_errno())}",
-                "build as root, outside of a container",
-            )
-        work()
+        yield
     except ImageError as error:
         _tell(writing, error)
     except OSError as error:
@@ -96,6 +126,9 @@ def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> None:
 
 
 def _tell(writing: int, error: ImageError) -> None:
-    data = json.dumps({"subject": error.subject, "cause": error.cause, "remedy": error.remedy}).encode()
+    _write(writing, json.dumps({"subject": error.subject, "cause": error.cause, "remedy": error.remedy}).encode())
+
+
+def _write(writing: int, data: bytes) -> None:
     while data:
         data = data[os.write(writing, data) :]

@@ -19,17 +19,21 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 # Tool -> its Debian package. A tool that is not listed has the name of its package.
 PACKAGES = {
     "apt-get": "apt",
+    "bwrap": "bubblewrap",
     "chroot": "coreutils",
     "dnf": "dnf",
     "dpkg-query": "dpkg",
     "mksquashfs": "squashfs-tools",
     "mount": "mount",
+    "nsenter": "util-linux",
     "systemctl": "systemd",
     "unsquashfs": "squashfs-tools",
     "veritysetup": "cryptsetup-bin",
 }
 # The variables of the builder's environment that are needed to reach the archives.
 PROXIES = tuple(name for word in ("http_proxy", "https_proxy", "no_proxy") for name in (word, word.upper()))
+# The word before the arguments of a room (room.py); the command in the room comes after the first "--".
+ROOM = "sailloft-room"
 NO_SPACE = "No space left on device"
 TAIL_LINES = 6
 # DKMS's words for the log of its compiler.
@@ -45,11 +49,11 @@ class ToolError(ImageError):
         """Describe the failure. ``subject`` names what was being built."""
         if NO_SPACE in output:
             cause, remedy = (
-                f"no space is left on the device ({argv[0]})",
+                f"no space is left on the device ({command_in(argv)[0]})",
                 "free some space where node_image_cache_dir is",
             )
         else:
-            cause = f"{' '.join(argv[:4])} failed: {tail(output) or 'no output'}"
+            cause = f"{' '.join(command_in(argv)[:4])} failed: {tail(output) or 'no output'}"
             remedy = "fix the reported problem, and run again: complete layers are kept"
         super().__init__(subject, cause, remedy)
         self.output = output
@@ -122,8 +126,7 @@ class Run:
             shown(line)
 
         try:
-            # The words without confine's script.
-            write(f"$ {' '.join(word for word in argv if chr(10) not in word)}")
+            write(f"$ {' '.join(command_in(argv))}")
             return process.run(
                 argv,
                 {
@@ -149,6 +152,11 @@ class Run:
                 self.progress(f"{self.subject}: {match.group(1)}")
 
         return line_seen
+
+
+def command_in(argv: Sequence[str]) -> Sequence[str]:
+    """Return the command that a room runs; another command as it is."""
+    return argv[argv.index("--") + 5 :] if ROOM in argv else argv
 
 
 def tail(output: str) -> str:

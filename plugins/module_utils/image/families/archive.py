@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import without_credentials
 
 URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?|file:///[^\s?#]*")
@@ -37,6 +39,12 @@ def read_keyring(settings: Settings) -> str | None:
     """Return the path of the archive's keyring on the build host, None if it has none. Raises ImageError."""
     path = values.matching(KEYRING, "give an absolute path on the build host, without spaces and brackets")
     return settings.value("keyring", path)
+
+
+def readable_paths(archives: Iterable[Archive]) -> list[Path]:
+    """Return the paths of the build host that the archives name: keyrings, and directories of packages."""
+    named = [path for archive in archives for path in (archive.keyring, archive.local_folder()) if path]
+    return [Path(path) for path in dict.fromkeys(named) if Path(path).exists()]
 
 
 def read_pins(settings: Settings, places: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Debian and Ubuntu: mmdebstrap builds a layer without a parent; apt and dpkg, run from outside, one with a parent."""
+"""Debian and Ubuntu: mmdebstrap makes the essential packages of a layer without a parent; apt installs all others."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import email.utils
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
     NO_SPACE,
     Run,
@@ -25,13 +25,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
     file_inside,
     inside,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt_output, debian_releases
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt, apt_output, debian_releases
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
     read_pins,
     read_url,
+    readable_paths,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
 ARCHITECTURES = ("amd64", "arm64")
@@ -45,22 +45,16 @@ TOOLS = ("mmdebstrap", "apt-get", "dpkg-query")
 # are allowed.
 SUITE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9._/+-]*")
 COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
-# The environment of packages' scripts. INITRD=No: the hooks of initramfs-tools and dracut make no initrd, since the
-# node boots with our first stage. PYTHONHASHSEED: sets in byte-compiled files always have the same order.
-ENVIRONMENT = {
-    "DEBIAN_FRONTEND": "noninteractive",
-    "DEBCONF_NONINTERACTIVE_SEEN": "true",
-    "INITRD": "No",
-    "PYTHONHASHSEED": "0",
-}
-ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
 # A line of the field Conffiles in dpkg's status file: path and md5.
 CONFIGURATION_FILE = re.compile(r"^ (/.*) ([0-9a-f]{32})(?: obsolete)?$", re.MULTILINE)
 SOURCE_FOLDER = "etc/apt/sources.list.d"
-# This file marks a directory that has all its lists: a build may have been killed while it fetched them.
-WHOLE = "whole"
-# mmdebstrap copies these two from the build host.
-OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
+# apt's pattern (apt-patterns(7)) for the packages that mmdebstrap's variant "essential" has.
+ESSENTIAL = "?narrow(?or(?archive(^{0}$),?codename(^{0}$)),?architecture({1}),?essential)"
+# Done by the room, or before: the directories in which the room mounts are not unpacked (tar(1), ENVIRONMENT).
+SKIPPED = "check/empty,update,download/empty,essential/unlink,cleanup/apt,chroot/mount"
+MOUNTED = {"TAR_OPTIONS": " ".join(f"--exclude=./{name}" for name in ("dev", "proc", "run", "tmp"))}
+# mmdebstrap makes these links in /dev, and fails if they exist.
+WITHOUT_LINKS = ("sh", "-euc", 'rm /dev/fd /dev/stdin /dev/stdout /dev/stderr; exec "$@"', "sh")
 # What apt's message says -> the next step.
 REMEDIES = {
     "NO_PUBKEY|is not signed": "give the archive's keyring, or pin the archive by release_sha256",
@@ -144,85 +138,66 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
 def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
     """Return image directory -> directory of the builder's cache that is mounted there while packages are installed.
 
-    Each state of the archives has its own lists in the cache, so a layer on top needs no update of them.
+    Each state of the archives has its own lists, so a layer on top needs no update of them. Each set of archives has
+    its own packages: apt only compares the size of a package that is there, and another archive may have one of the
+    same name.
     """
-    text = "\n".join([*_sources(layer.archives), *(f"{name} {digests[name]}" for name in sorted(digests))])
+    lines = apt.sources(layer.archives)
+    states = [f"{name} {digests[name]}" for name in sorted(digests)]
     return {
-        ARCHIVES: f"apt/archives-{layer.distribution}",
-        LISTS: f"apt/lists-{hashlib.sha256(text.encode()).hexdigest()}",
+        apt.ARCHIVES: f"apt/archives-{_digest(lines)}",
+        apt.LISTS: f"apt/lists-{_digest([*lines, *states])}",
     }
 
 
-def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], caches: Caches) -> None:
     """Install the layer's packages and their dependencies into ``root``, which is empty or has the parent's packages.
 
     Raises ImageError.
     """
-    recommends = "false"
-    full_list = inside(root, f"{LISTS}/{WHOLE}")
-    downloads = Downloads(run.subject, [inside(root, ARCHIVES), inside(root, LISTS)])
     try:
         if layer.parent is None:
-            run(
-                [
-                    *("mmdebstrap", "--mode=root", "--variant=essential", "--format=directory"),
-                    f"--architectures={layer.architecture}",
-                    f'--aptopt=APT::Install-Recommends "{recommends}"',
-                    f"--include={','.join(layer.packages)}",
-                    # The download directories are mounted from the cache and are kept.
-                    "--skip=check/empty,download/empty,essential/unlink,cleanup/apt",
-                    layer.suite,
-                    root,
-                    *_sources(layer.archives),
-                ],
-                env=ENVIRONMENT,
-                show=r"I: ((?:running apt-get update|downloading|extracting|installing).*?)\.*$",
-                fault=downloads,
-            )
-            _verify(root, layer, digests)
-            full_list.touch()
-            for name in OF_THE_BUILD_HOST:
-                path = inside(root, name)
-                if not path.is_symlink():
-                    path.unlink(missing_ok=True)
-            return
-        lines = _sources(layer.archives)
+            essential = ESSENTIAL.format(layer.suite, layer.architecture)
+            apt.fetch(root, layer, run, digests, caches, [essential])
+            _bootstrap(root, layer, run, caches, "essential")
+        lines = apt.sources(layer.archives)
         written = "".join(path.read_text() for path in _source_files(root)).splitlines()
         new = [line for line in lines if line not in written]
         if new:
             path = inside(root, f"{SOURCE_FOLDER}/{layer.name}.list")
             path.unlink(missing_ok=True)
             path.write_text("\n".join(new) + "\n")
-        if not layer.packages:
-            return
-        config = root.parent / "apt.conf"
-        config.write_text(_configuration(root, layer.architecture, recommends))
-        environment = {**ENVIRONMENT, "APT_CONFIG": os.fspath(config)}
-        if not full_list.exists():
-            run.progress(f"{run.subject}: running apt-get update")
-            run(["apt-get", "-q", "update"], env=environment, fault=downloads)
-            _verify(root, layer, digests)
-            full_list.touch()
-        run(
-            confined(root, ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", *layer.packages]),
-            env=environment,
-            show=r"(\d+ upgraded, \d+ newly installed.*)",
-            fault=downloads,
-        )
+        if layer.packages:
+            apt.fetch(root, layer, run, digests, caches, layer.packages)
+            apt.install(root, layer, run, caches, layer.packages)
     except ToolError as error:
         raise _explained(root, layer, error) from error
 
 
+def _bootstrap(root: Path, layer: Layer, run: Run, caches: Caches, variant: str, *options: str) -> None:
+    """Have mmdebstrap make a tree of packages that were fetched. Raises ToolError."""
+    command = [
+        *(*WITHOUT_LINKS, "mmdebstrap", "--mode=root", f"--variant={variant}", "--format=directory"),
+        *(f"--architectures={layer.architecture}", '--aptopt=APT::Install-Recommends "false"', *options),
+        *(f"--skip={SKIPPED}", layer.suite, os.fspath(root), *apt.sources(layer.archives)),
+    ]
+    with caches.lent(root, run):
+        run(
+            entered(root, command, network=layer.network, readable=readable_paths(layer.archives)),
+            env={**apt.ENVIRONMENT, **MOUNTED},
+            show=r"I: ((?:extracting|installing).*?)\.*$",
+        )
+
+
 def packages(root: Path, run: Run) -> list[dict[str, str]]:
     """Return name, version and architecture of the packages in ``root``, sorted by name and architecture."""
-    output = run(
-        [
-            "dpkg-query",
-            f"--admindir={root}/var/lib/dpkg",
-            "--show",
-            "--showformat=${db:Status-Status} ${Package} ${Version} ${Architecture}\n",
-        ]
-    )
+    form = "${db:Status-Status} ${Package} ${Version} ${Architecture}\n"
+    command = ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show", f"--showformat={form}"]
+    output = run(entered(root, command))
     rows = (line.split() for line in output.splitlines())
     packages_of_root = [
         dict(zip(("name", "version", "architecture"), row[1:])) for row in rows if row[0] == "installed"
@@ -246,7 +221,7 @@ def packaged_files(root: Path, paths: Collection[str], run: Run) -> set[str]:
     return {wanted[row] for row in listed if row in wanted}
 
 
-def clean(root: Path) -> None:
+def clean(root: Path, run: Run) -> None:
     """Remove files of apt, dpkg and mmdebstrap that an image does not need or that differ from build to build."""
     for name in LEFTOVERS:
         inside(root, name).unlink(missing_ok=True)
@@ -267,22 +242,11 @@ def first_stage_caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, st
     return {name: f"{folder}-first-stage" for name, folder in caches(layer, digests).items()}
 
 
-def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: Run) -> Path:
+def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: Run, caches: Caches) -> Path:
     """Unpack the first stage's packages and their dependencies into ``into``, without installing them; return it."""
     try:
-        run(
-            [
-                *("mmdebstrap", "--mode=root", "--variant=extract", "--format=directory"),
-                f"--architectures={layer.architecture}",
-                '--aptopt=APT::Install-Recommends "false"',
-                f"--include={','.join(userland.PACKAGES)}",
-                "--skip=check/empty,download/empty,cleanup/apt",
-                layer.suite,
-                into,
-                *_sources(layer.archives),
-            ],
-            env=ENVIRONMENT,
-        )
+        apt.fetch(into, layer, run, digests, caches, userland.PACKAGES)
+        _bootstrap(into, layer, run, caches, "extract", f"--include={','.join(userland.PACKAGES)}")
     except ToolError as error:
         raise _explained(into, layer, error) from error
     return into
@@ -304,68 +268,12 @@ def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> byt
             ) from None
 
 
-def _sources(archives: tuple[Archive, ...]) -> list[str]:
-    lines = []
-    for archive in archives:
-        for suite in archive.suites:
-            options = [f"signed-by={archive.keyring}"] if archive.keyring else []
-            if suite in archive.release_sha256:
-                # A pinned state may be past the archive's own expiry date.
-                options.append("check-valid-until=no")
-                if not archive.keyring:
-                    # The digest that the user pinned proves more than a signature; _verify checks that apt used it.
-                    options.append("trusted=yes")
-            option = f"[{' '.join(options)}] " if options else ""
-            # apt does not copy packages of "file:" archives, and dpkg runs in the image.
-            url = re.sub("^file:", "copy:", archive.url)
-            lines.append(" ".join([f"deb {option}{url}", suite, *archive.components]))
-    return lines
-
-
 def _source_files(root: Path) -> Iterator[Path]:
     names = sorted(path.name for path in inside(root, SOURCE_FOLDER, follow=True).glob("*.list"))
     for name in ["etc/apt/sources.list", *(f"{SOURCE_FOLDER}/{name}" for name in names)]:
         path = file_inside(root, name)
         if path:
             yield path
-
-
-def _configuration(root: Path, architecture: str, recommends: str) -> str:
-    """Return apt's settings for working on ``root`` from outside; dpkg itself runs in ``root`` with chroot."""
-    return "".join(
-        f"{line};\n"
-        for line in (
-            f'Dir "{root}/"',
-            'Dir::Etc::TrustedParts "/etc/apt/trusted.gpg.d/"',
-            f'APT::Architecture "{architecture}"',
-            f'APT::Architectures {{ "{architecture}"; }}',
-            f'APT::Install-Recommends "{recommends}"',
-            'APT::Sandbox::User "root"',
-            'APT::Update::Error-Mode "any"',
-            'Acquire::Languages "none"',
-            f'DPkg::Chroot-Directory "{root}"',
-            'Dpkg::Use-Pty "false"',
-            'DPkg::Options:: "--force-confdef"',
-            'DPkg::Options:: "--force-confold"',
-        )
-    )
-
-
-def _releases(root: Path) -> set[str]:
-    """Return the digests of the release files that apt has fetched."""
-    return {sha256_of(path) for path in inside(root, LISTS, follow=True).glob("*Release") if path.is_file()}
-
-
-def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
-    """Raise ImageError if apt did not use the archives in the layer's key: a mirror may change in between."""
-    releases = _releases(root)
-    for name, digest in digests.items():
-        if digest not in releases:
-            raise ImageError(
-                f"archive {name}",
-                f"was changed while layer {layer.name} was built: apt did not get the InRelease {digest}",
-                "run again; if the archive changes often, pin a snapshot",
-            )
 
 
 def _explained(root: Path, layer: Layer, error: ToolError) -> ImageError:

@@ -15,14 +15,14 @@ The contract of a family's file:
 ``release_digests``            layer, fetch -> the digest of each archive's list, by a name that the family chooses
 ``source_date_epoch``          layer, fetch -> the time stamp of the layer's files, s since 1970
 ``caches``                     layer, digests -> image directory -> directory of the builder's cache to mount there
-``install``                    root, layer, run, digests: install the layer's packages
+``install``                    root, layer, run, digests, ``Caches``: fetch and install the layer's packages, in rooms
 ``script_failure``             root, output -> the package whose script failed, with its last lines; "" if none did
 ``packages``                   root, run -> name, version, architecture of each installed package
 ``packaged_files``             root, paths, run -> those of the paths that are as in the archive of an installed package
-``clean``                      root: remove what the package system leaves that differs from build to build
+``clean``                      root, run: remove what the package system leaves that differs from build to build
 ``first_stage_digest``         -> the digest of the first stage's programs; empty if they are in the layer's digests
 ``first_stage_caches``         layer, digests -> as ``caches``, for ``first_stage_tree``
-``first_stage_tree``           into, layer, digests, run -> the tree that has the first stage's programs
+``first_stage_tree``           into, layer, digests, run, ``Caches`` -> the tree that has the first stage's programs
 =============================  =========================================================================================
 
 A new distribution of a known family needs a row here, a new release needs none; a new family needs a file in this

@@ -14,22 +14,24 @@ import hashlib
 import os
 import re
 import shutil
-import sqlite3
+import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside, tail
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import PROXIES, Run, inside, tail
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.archive import (
     read_keyring,
     read_pins,
     read_url,
+    readable_paths,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
@@ -60,6 +62,7 @@ OF_THE_DATABASE = (f"{DATABASE_FILE}-shm", f"{DATABASE_FILE}-wal", ".rpm.lock")
 SCRIPT_FAILED = re.compile(r"^Error in (\w+) scriptlet in rpm package (\S+)", re.MULTILINE)
 QUERY = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
 FILES_QUERY = r"[%{FILENAMES}\t%{FILEDIGESTS}\n]"
+CHECKPOINT = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)')"
 # rpm lists a key that was used to check signatures as if it were a package.
 KEY = "gpg-pubkey"
 CONFIGURATION = """[main]
@@ -113,12 +116,12 @@ def archive_inputs(archive: Archive) -> dict[str, Any]:
     return {}
 
 
-def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
+def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], caches: Caches) -> None:
     """Put ``layer``'s packages into ``root``: empty for the lowest layer, else the merged root of the layers below.
 
-    ``digests`` are ``release_digests``; the metadata that dnf reads must match them. rpm takes ``SOURCE_DATE_EPOCH``
-    of this process as the time of installation, so that the database is the same each time.
-    Raises ImageError; ``root`` must not be used then.
+    dnf fetches them in one room and installs them in another, which has no network. ``digests`` are
+    ``release_digests``; the metadata that dnf reads must match them. rpm takes ``SOURCE_DATE_EPOCH`` of this process as
+    the time of installation. Raises ImageError; ``root`` must not be used then.
     """
     if not layer.packages:
         return
@@ -129,11 +132,20 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
             *("dnf", "--config", f"{folder}/dnf.conf", "--installroot", str(root)),
             *("--releasever", layer.suite, "--forcearch", layer.architecture),
         ]
-        process = run.process([*command, "makecache"], env=environment)
-        if process.returncode != 0:
-            raise ImageError(f"layer {layer.name}", *_unreachable(process.stdout, layer))
-        _check_fetched(root, layer, digests)
-        process = run.process(confined(root, [*command, "install", *layer.packages]), env=environment)
+        readable = readable_paths(layer.archives)
+
+        def dnf(*words: str, network: bool) -> subprocess.CompletedProcess[str]:
+            return run.process(entered(root, [*command, *words], network, readable, [Path(folder)]), env=environment)
+
+        with caches.downloading(root, run):
+            process = dnf("makecache", network=True)
+            if process.returncode != 0:
+                raise ImageError(f"layer {layer.name}", *_unreachable(process.stdout, layer))
+            _check_fetched(root, layer, digests)
+            process = dnf("install", "--downloadonly", *layer.packages, network=True)
+        if process.returncode == 0:
+            with caches.lent(root, run):
+                process = dnf("--cacheonly", "install", *layer.packages, network=layer.network)
     script = script_failure(root, process.stdout)
     if process.returncode != 0:
         raise ImageError(f"layer {layer.name}", *_failure(script, process.stdout))
@@ -181,24 +193,23 @@ def _query(root: Path, form: str, columns: int, run: Run) -> list[list[str]]:
     # rpm locks the database that it reads and leaves files beside it, so it reads a copy.
     with tempfile.TemporaryDirectory(prefix="sailloft-rpm-") as folder:
         for path in database.iterdir():
-            if path.is_file() and path.name != ".rpm.lock":
+            if path.is_file() and not path.is_symlink() and path.name != ".rpm.lock":
                 shutil.copy(path, folder)
         command = ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", form]
-        process = run.process(command, env=_environment(folder))
+        process = run.process(entered(root, command, writable=[Path(folder)]), env=_environment(folder))
     if process.returncode != 0:
         raise ImageError(str(database), f"rpm cannot read it: {_last(process.stdout)}", "build the layer again")
     return [line.split("\t") for line in process.stdout.splitlines() if line.count("\t") == columns - 1]
 
 
-def clean(root: Path) -> None:
+def clean(root: Path, run: Run) -> None:
     """Remove the files of dnf and rpm from ``root`` that differ from one installation to the next."""
     database = _database(root)
     if database is not None:
         log = database / f"{DATABASE_FILE}-wal"
         if log.exists() and log.stat().st_size:
-            # Data that is only in the write-ahead log would be lost with it.
-            with contextlib.closing(sqlite3.connect(database / DATABASE_FILE)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # Data that is only in the write-ahead log would be lost with it. dnf's own Python has sqlite3.
+            run(entered(root, ["/usr/bin/python3", "-Ic", CHECKPOINT, os.fspath(database / DATABASE_FILE)]))
         for name in OF_THE_DATABASE:
             (database / name).unlink(missing_ok=True)
     for name in LEFTOVERS:
@@ -273,7 +284,7 @@ def first_stage_caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, st
     return {}
 
 
-def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: Run) -> Path:
+def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: Run, caches: Caches) -> Path:
     """Return the build host's own tree."""
     return OWN_PROGRAMS
 
@@ -294,8 +305,7 @@ def _configure(folder: Path, layer: Layer) -> None:
 
 
 def _environment(home: str) -> dict[str, str]:
-    names = ("PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-    environment = {name: os.environ[name] for name in names if name in os.environ}
+    environment = {name: os.environ[name] for name in ("PATH", *PROXIES) if name in os.environ}
     # rpm uses it as the time of installation and the transaction's number.
     environment["SOURCE_DATE_EPOCH"] = os.environ.get("SOURCE_DATE_EPOCH", "1")
     return {**environment, "HOME": home, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import kernel_modules, userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import PUBLIC_KEY
@@ -51,11 +52,9 @@ def build(
 
 def _compressed(data: bytes, root: Path, version: str) -> bytes:
     """Compress with zstd, which unpacks fastest, if the kernel's configuration has it, else with gzip (all have it)."""
-    places = [
-        root / "boot" / f"config-{version}",
-        *(root / top / "modules" / version / "config" for top in ("lib", "usr/lib")),
-    ]
-    config = next((path.read_text("utf-8", "replace") for path in places if path.is_file()), "")
+    names = [f"boot/config-{version}", *(f"{top}/modules/{version}/config" for top in ("lib", "usr/lib"))]
+    files = filter(None, (file_inside(root, name) for name in names))
+    config = next((path.read_text("utf-8", "replace") for path in files), "")
     if "CONFIG_RD_ZSTD=y" not in config.splitlines():
         return gzip.compress(data, 9, mtime=0)
     try:

@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import inside
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
 
 # Drivers of NICs that machines of a data centre boot from: virtual ones, Intel, Broadcom, NVIDIA, Realtek, Marvell,
@@ -36,16 +37,17 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
     Raises ImageError if the kernel is missing, or lacks something that the first stage requires.
     """
     subject = f"kernel {version}"
-    folder = next((path for top in ("usr/lib", "lib") if (path := root / top / "modules" / version).is_dir()), None)
+    folders = [f"{top}/modules/{version}" for top in ("usr/lib", "lib")]
+    folder = next((name for name in folders if inside(root, name, follow=True).is_dir()), None)
     if folder is None:
         raise ImageError(
             subject, f"has no directory in {root}/lib/modules", "give the version of a kernel in the image"
         )
     try:
-        dependencies = _dependencies((folder / "modules.dep").read_text("utf-8"))
-        builtin = {module_name(path) for path in (folder / "modules.builtin").read_text("utf-8").split()}
-        aliases = (folder / "modules.alias").read_text("utf-8").splitlines()
-        soft = _soft_dependencies(folder / "modules.softdep")
+        dependencies = _dependencies(_table(root, folder, "modules.dep"))
+        builtin = {module_name(path) for path in _table(root, folder, "modules.builtin").split()}
+        aliases = _table(root, folder, "modules.alias").splitlines()
+        soft = _soft_dependencies(inside(root, f"{folder}/modules.softdep", follow=True))
     except OSError as error:
         raise ImageError(
             subject, f"{error.filename}: {error.strerror}", "install the complete kernel package, and run depmod"
@@ -61,7 +63,7 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
     paths = _closure([*NETWORK, *BUSES, *MOUNTING, *VERITY], dependencies, soft)
     names = {module_name(path) for path in paths}
     place = f"lib/modules/{version}"
-    files = [cpio.file(f"{place}/{plain(path)}", _unpacked(folder / path)) for path in paths]
+    files = [cpio.file(f"{place}/{plain(path)}", _unpacked(inside(root, f"{folder}/{path}", True))) for path in paths]
     table = [f"{plain(path)}: {' '.join(map(plain, dependencies[module_name(path)][1]))}".strip() for path in paths]
     alias_lines = [
         line for line in aliases if line.startswith("alias ") and line.split()[-1].replace("-", "_") in names
@@ -69,6 +71,11 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
     files.append(cpio.file(f"{place}/modules.dep", _text(table)))
     files.append(cpio.file(f"{place}/modules.alias", _text(alias_lines)))
     return files
+
+
+def _table(root: Path, folder: str, name: str) -> str:
+    """Return the text of one of depmod's files; links are followed within the image. Raises OSError."""
+    return inside(root, f"{folder}/{name}", follow=True).read_text("utf-8")
 
 
 def module_name(path: str) -> str:

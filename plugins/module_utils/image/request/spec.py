@@ -105,7 +105,17 @@ def _one_of(layers: Mapping[str, Any]) -> str:
 
 def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
     lowest = ("distribution", "suite", "architecture")
-    parts = ("archives", "packages", "files", "users", "services", "roles", "kernel_arguments", "published_keys")
+    parts = (
+        "archives",
+        "packages",
+        "files",
+        "users",
+        "services",
+        "roles",
+        "kernel_arguments",
+        "published_keys",
+        "network",
+    )
     settings.only("parent", *lowest, *parts)
     if parent:
         for setting in lowest:
@@ -143,4 +153,5 @@ def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
         roles=contents.read_roles(settings),
         kernel_arguments=read_kernel_arguments(settings),
         published_keys=tuple(sorted(published)),
+        network=settings.value("network", values.flag, False),
     )

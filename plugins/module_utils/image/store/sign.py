@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
 # This comment is signed too; minisign's own default contains the time and would give different bytes each time.
 TRUSTED_COMMENT = "sailloft image manifest"
+COMMAND_S = 300
 UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
 # What minisign prints before the reason of a failure.
 PROMPTS = (
@@ -49,6 +50,26 @@ def read_public_key(path: Path) -> str:
 def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -> bytes:
     """Return the signature of a manifest, as ``signatures`` makes it."""
     return signatures([data], secret_key, public_key, password, (TRUSTED_COMMENT, UNTRUSTED_COMMENT))[0]
+
+
+def sign_by_command(data: bytes, command: Sequence[str], public_key: str) -> bytes:
+    """Return the signature that a command of the site prints for a manifest on its standard input. Raises ImageError.
+
+    So the key can be in another machine: a security module, a vault.
+    """
+    subject, remedy = f"signing command {command[0]}", "run it on the build host, and see what it says"
+    try:
+        process = subprocess.run(command, input=data, capture_output=True, check=False, timeout=COMMAND_S)
+    except OSError as error:
+        raise ImageError(subject, error.strerror or str(error), "correct its path") from error
+    except subprocess.TimeoutExpired as error:
+        raise ImageError(subject, f"printed no signature in {COMMAND_S} s", remedy) from error
+    if process.returncode:
+        output = " ".join(process.stderr.decode(errors="replace").split()) or "it gave no reason"
+        raise ImageError(subject, f"ended with status {process.returncode}: {output[:600]}", remedy)
+    remedy = "have it print what minisign -S writes, with the key of the public key's pair"
+    _verify(data, process.stdout, public_key, subject, remedy)
+    return process.stdout
 
 
 def signatures(

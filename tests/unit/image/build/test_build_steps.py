@@ -54,7 +54,8 @@ class Steps:
             (build, "layer_inputs"): lambda layer, content: {"name": layer.name},
             (build, "layer_key"): lambda layer, parent, digests, content: f"{parent or ''}/{layer.name}",
             (build.sign, "read_public_key"): lambda path: f"key of {path}",
-            (build.sign, "sign"): lambda *given: self.lines.append(f"sign {given}"),
+            (build, "require_namespaces"): lambda: None,
+            (Setting, "sign"): lambda setting, data, public_key: self.lines.append(f"sign {data} {public_key}"),
             (build.layers, "content_digests"): lambda layer: {},
             (build.layers, "find"): lambda cache, key: key.rpartition("/")[2] in self.cached,
             (build.layers, "built"): lambda cache, request: request.layer.name,
@@ -105,8 +106,11 @@ def steps(tmp_path, monkeypatch):
     return Steps(tmp_path, monkeypatch)
 
 
-TOOLS = ["require mount umount unshare mksquashfs veritysetup systemctl chroot minisign zstd", *["require apt-get"] * 2]
-SIGNED = f"sign {(b'', Path('/key'), 'key of /pub', None)}"
+TOOLS = [
+    "require mount umount unshare nsenter bwrap mksquashfs veritysetup systemctl chroot minisign zstd",
+    *["require apt-get"] * 2,
+]
+SIGNED = f"sign {b''} key of /pub"
 
 
 def test_missing_layers_are_built_from_the_lowest_and_then_all_images_are_published(steps):

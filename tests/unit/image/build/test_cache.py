@@ -10,22 +10,23 @@ import time
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import cache, layers
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import cache
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 
 def test_entries_that_are_unused_for_a_long_time_are_removed_from_the_cache(tmp_path):
     long_ago = time.time() - cache.UNUSED_S - 60
-    names = ("layers/a", "logs/a.log", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-debian")
+    names = ("layers/a", "logs/a.log", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-a")
     for name in names:
         (tmp_path / name).mkdir(parents=True)
         os.utime(tmp_path / name, (long_ago, long_ago))
     root = tmp_path / "root"
     root.mkdir()
-    with layers.mounted_caches(tmp_path, root, {"var/cache/dnf": "dnf/rocky-b"}, lambda argv: None):
+    with Caches({"var/cache/dnf": tmp_path / "dnf/rocky-b"}, tmp_path).downloading(root, lambda argv: None):
         pass
     cache.sweep(tmp_path)
-    assert [name for name in names if (tmp_path / name).is_dir()] == ["dnf/rocky-b", "apt/archives-debian"]
+    assert [name for name in names if (tmp_path / name).is_dir()] == ["dnf/rocky-b"]
 
 
 def test_entries_are_kept_for_30_days(tmp_path):

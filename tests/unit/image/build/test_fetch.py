@@ -16,6 +16,7 @@ import pytest
 from ansible.module_utils.urls import open_url
 from messages import raises
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import fetch
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.fetch import Fetcher
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
@@ -35,6 +36,13 @@ def test_an_aborted_or_invalid_http_response_is_refused(answer):
         with raises(ImageError, url, "read"):
             Fetcher(open_url)(url)
         thread.join()
+
+
+def test_an_answer_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(fetch, "MOST_BYTES", 1 << 20)
+    endless = SimpleNamespace(read1=bytes, close=lambda: None)
+    with raises(ImageError, "http://a/InRelease", f"{1 << 20} bytes"):
+        Fetcher(lambda url, timeout: endless)("http://a/InRelease")
 
 
 def test_a_download_that_exceeds_its_deadline_is_refused():

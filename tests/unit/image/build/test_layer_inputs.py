@@ -37,6 +37,7 @@ LAYER = Layer(
     roles=(Role("site.x.y", {"secret": 1}),),
     kernel_arguments=("quiet",),
     published_keys=("/etc/test.key",),
+    network=True,
 )
 DIGESTS = {"/b": "b" * 64, "site.x.y": "c" * 64}
 INPUTS = {
@@ -76,6 +77,7 @@ INPUTS = {
     ],
     "kernel_arguments": ["quiet"],
     "published_keys": ["/etc/test.key"],
+    "network": True,
 }
 
 
@@ -89,7 +91,7 @@ def test_the_keyring_of_an_rpm_archive_is_not_an_input():
 
 
 def test_the_key_of_a_layer_is_the_digest_of_its_format_inputs_parent_and_lists():
-    whole = {"format": 5, "layer": INPUTS, "parent": "d" * 64, "releases": {"a": "1"}}
+    whole = {"format": 6, "layer": INPUTS, "parent": "d" * 64, "releases": {"a": "1"}}
     assert layer_key(LAYER, "d" * 64, {"a": "1"}, DIGESTS) == hashlib.sha256(canonical_json(whole)).hexdigest()
 
 

@@ -29,7 +29,7 @@ def family(monkeypatch):
     """Use a family of distributions that installs a few files, and return the list of the calls to it."""
     asked = []
 
-    def install(root, layer, run, digests):
+    def install(root, layer, run, digests, caches):
         asked.append(("install", layer.name, dict(digests)))
         for path in ("etc/machine-id", "boot/vmlinuz-6.1", "lib/modules/6.1/modules.dep", "usr/bin/bash"):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def family(monkeypatch):
         install=install,
         packages=packages,
         caches=lambda *_: {},
-        clean=lambda root: (root / "etc/passwd-").touch(),
+        clean=lambda root, run: (root / "etc/passwd-").touch(),
         packaged_files=lambda root, paths, run: {path for path in paths if path.startswith("/usr/share/")},
     )
     monkeypatch.setattr(layers, "family_of", lambda distribution: made)

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer, User
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian, rpm
 
@@ -63,7 +65,7 @@ def test_authorized_keys_are_written_within_the_image(root, host):
 
 def test_sources_of_apt_are_written_within_the_image(root, host):
     own = link(root, "etc/apt/sources.list.d", host)
-    debian.install(root, layer(), nothing, {})
+    debian.install(root, layer(), nothing, {}, Caches({}, root.parent))
     assert list(host.iterdir()) == []
     assert (own / "site.list").read_text() == "deb [signed-by=/keys.gpg] http://a/debian bookworm main\n"
 
@@ -77,8 +79,8 @@ def test_leftovers_of_package_managers_are_removed_only_within_the_image(root, h
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "dnf").mkdir()
             (folder / "hashfile.0").touch()
-    debian.clean(root)
-    rpm.clean(root)
+    debian.clean(root, nothing)
+    rpm.clean(root, nothing)
     assert (host / "var/cache/dnf").is_dir()
     assert (host / "var/lib/ucf/hashfile.0").exists()
     assert not (root / str(host / "var/cache/dnf").lstrip("/")).exists()
@@ -94,20 +96,38 @@ def test_the_rpm_database_of_the_build_host_is_not_read(root, host):
 def test_caches_of_the_builder_are_mounted_within_the_image(root, host, tmp_path):
     own = link(root, "var/cache", host)
     mounted = []
-    with layers.mounted_caches(tmp_path / "cache", root, {"var/cache/dnf": "dnf/state"}, mounted.append):
+    cache = tmp_path / "cache/dnf/state"
+    with Caches({"var/cache/dnf": cache}, tmp_path).downloading(root, mounted.append):
         pass
-    assert mounted == [["mount", "--bind", tmp_path / "cache/dnf/state", own / "dnf"], ["umount", own / "dnf"]]
+    assert mounted == [["mount", "--bind", cache, own / "dnf"], ["umount", own / "dnf"]]
     assert list(host.iterdir()) == []
 
 
-def test_a_cache_mounted_at_a_link_is_unmounted_after_a_failure(root, host, tmp_path):
+@pytest.mark.parametrize("way", ["downloading", "lent"])
+def test_a_cache_mounted_at_a_link_is_unmounted_after_a_failure(root, host, tmp_path, way):
     own = link(root, "var/cache/dnf", host)
     mounted = []
-    caches = layers.mounted_caches(tmp_path / "cache", root, {"var/cache/dnf": "dnf/state"}, mounted.append)
+    caches = getattr(Caches({"var/cache/dnf": tmp_path / "cache/dnf/state"}, tmp_path), way)(root, mounted.append)
     with pytest.raises(ZeroDivisionError), caches:
         raise ZeroDivisionError
-    assert mounted == [["mount", "--bind", tmp_path / "cache/dnf/state", own], ["umount", own]]
+    assert [(command[0], command[-1]) for command in mounted] == [("mount", own), ("umount", own)]
     assert list(host.iterdir()) == []
+
+
+def test_what_the_builder_lends_replaces_a_link_and_not_its_target(root, host):
+    """A package of a layer below may have made the links, to have the builder write its own data elsewhere."""
+    for name in ("target", "kernel"):
+        (host / name).write_text("the build host's")
+    setting = root / layers.DKMS_FILE
+    setting.parent.mkdir(parents=True)
+    setting.symlink_to(host / "target")
+    (root / "boot").mkdir()
+    (root / "boot/vmlinuz-6.1").symlink_to(host / "kernel")
+    (host / "vmlinuz").write_text("a kernel")
+    layers._lend_dkms_setting(root)
+    layers._lend_kernel(root, [SimpleNamespace(folder=host, kernel=layers.Kernel("6.1", "0" * 64, 8))])
+    assert [(host / name).read_text() for name in ("target", "kernel")] == ["the build host's"] * 2
+    assert (setting.read_text(), (root / "boot/vmlinuz-6.1").read_text()) == (layers.DKMS_TEXT, "a kernel")
 
 
 def test_a_linked_kernel_is_read_within_the_image(root, host, tmp_path):

@@ -17,6 +17,7 @@ from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import (
     File,
@@ -45,10 +46,10 @@ class Site:
         (folder / "work").mkdir()
         family = SimpleNamespace(
             caches=lambda layer, digests: self.caches,
-            install=lambda root, layer, run, digests: self.step(f"install {layer.name}", root),
+            install=self.install,
             script_failure=lambda root, output: "",
             packages=lambda root, run: [{"name": "bash"}] if self.step("packages", root) else [],
-            clean=lambda root: self.step("clean", root),
+            clean=lambda root, run: self.step("clean", root),
         )
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "")
         monkeypatch.setattr(layers, "family_of", lambda distribution: family)
@@ -57,8 +58,8 @@ class Site:
         monkeypatch.setattr(
             layers.roles_in,
             "apply",
-            lambda root, roles, run, name, script_failure, memory: self.step(
-                f"role {roles[0].name} of {name} in {memory.name}", root
+            lambda root, roles, run, name, script_failure, memory, network: self.step(
+                f"role {roles[0].name} of {name} in {memory.name}{' with network' if network else ''}", root
             ),
         )
         prune = layers.forbidden.prune
@@ -74,6 +75,10 @@ class Site:
     def tools(self, subject, progress, environment, log):
         self.lines.append(f"{subject} {environment}")
         return replace(self.recorded, subject=subject)
+
+    def install(self, root, layer, run, digests, caches):
+        folders = {name: self.short(folder) for name, folder in caches.folders.items()}
+        self.step(f"install {layer.name} from {folders} beside {self.short(caches.work)}", root)
 
     def step(self, name, root):
         self.lines.append(f"{name} {self.short(root)}")
@@ -113,8 +118,9 @@ def test_an_upper_layer_is_built_on_an_overlay_of_the_layers_below(site):
         packages=("bash", "nano"),
         users=(User("ops"),),
         roles=(Role("site.x.one"), Role("site.x.two")),
+        network=True,
     )
-    site.caches = {"var/cache/b": "apt/b", "var/cache/a": "apt/a"}
+    site.caches = {"var/cache/a": "apt/a"}
     built = site.build(top, below(site.folder, "base", "gpu"))
     squashfs, lower = "mount -t squashfs -o loop,ro,nodev", "lowerdir=work/lower-1:work/lower-0"
     root, upper = "work/root", "upperdir=work/upper,workdir=work/overlay overlay work/root"
@@ -124,15 +130,11 @@ def test_an_upper_layer_is_built_on_an_overlay_of_the_layers_below(site):
         f"{squashfs} gpu/layer.squashfs work/lower-1",
         f"mount -t overlay -o {lower},{OFF} overlay work/parent",
         f"mount -t overlay -o {lower},{OFF},{upper}",
-        f"mount --bind cache/apt/a {root}/var/cache/a",
-        f"mount --bind cache/apt/b {root}/var/cache/b",
-        f"install top {root}",
-        f"umount {root}/var/cache/b",
-        f"umount {root}/var/cache/a",
+        f"install top from {{'var/cache/a': 'cache/apt/a'}} beside work {root}",
         f"contents {root}",
         "mount -t tmpfs -o mode=0700,nosuid,nodev tmpfs work/memory",
-        f"role site.x.one of top in memory {root}",
-        f"role site.x.two of top in memory {root}",
+        f"role site.x.one of top in memory with network {root}",
+        f"role site.x.two of top in memory with network {root}",
         f"packages {root}",
         f"clean {root}",
         f"umount {root}",
@@ -160,7 +162,8 @@ def test_an_upper_layer_is_built_on_an_overlay_of_the_layers_below(site):
 def test_the_lowest_layer_is_built_in_its_own_directory(site):
     built = site.build(replace(BASE, services=Services(masked=("a.service",))))
     assert site.lines[1:] == [
-        *(f"{name} work/root" for name in ("install base", "contents", "packages", "clean", "mksquashfs")),
+        "install base from {} beside work work/root",
+        *(f"{name} work/root" for name in ("contents", "packages", "clean", "mksquashfs")),
         "veritysetup format",
     ]
     assert site.told[0] == "layer base: users, files, services"
@@ -186,7 +189,7 @@ def test_download_directories_are_unmounted_after_a_failure(site):
     run = Tools(answer=fail)
     with (
         pytest.raises(ImageError),
-        layers.mounted_caches(site.folder / "cache", site.folder, {"b": "apt/b", "a": "apt/a"}, run),
+        Caches({name: site.folder / f"cache/apt/{name}" for name in "ba"}, site.folder).downloading(site.folder, run),
     ):
         pytest.fail("not reached")
     assert site.lines == ["mount --bind cache/apt/a a", "mount --bind cache/apt/b b", "umount a"]
@@ -196,7 +199,7 @@ def test_the_use_of_a_download_directory_is_recorded(site):
     folder = site.folder / "cache/apt/a"
     folder.mkdir(parents=True)
     os.utime(folder, (0, 0))
-    with layers.mounted_caches(site.folder / "cache", site.folder, {"a": "apt/a"}, site.recorded):
+    with Caches({"a": folder}, site.folder).downloading(site.folder, site.recorded):
         assert folder.stat().st_mtime > 0
         assert (site.folder / "a").is_dir()
     assert site.lines[-1] == "umount a"
@@ -277,7 +280,7 @@ def test_texts_of_variables_that_name_files_are_part_of_the_role(tmp_path, monke
 def test_an_error_names_the_log_which_the_next_build_of_the_layer_replaces(site, monkeypatch):
     log = site.folder / "cache/logs/base.log"
 
-    def fail(root, layer, run, digests):
+    def fail(root, layer, run, digests, caches):
         (root / "make.log").write_text("the compiler's error\n")
         Run(layer.name, print, log=log)(["sh", "-c", "echo Consult /make.log for more information."])
         raise ImageError("layer base", "failed", "mend it")
@@ -292,7 +295,7 @@ def test_an_error_names_the_log_which_the_next_build_of_the_layer_replaces(site,
     with pytest.raises(ImageError):
         site.build(BASE)
     assert log.stat().st_size == before
-    monkeypatch.setattr(layers.family_of(""), "install", lambda root, layer, run, digests: None)
+    monkeypatch.setattr(layers.family_of(""), "install", lambda root, layer, run, digests, caches: None)
     shutil.rmtree(site.folder / "work/root")
     site.build(BASE)
     assert not log.exists()

@@ -18,6 +18,7 @@ from messages import raises
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import roles_in
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import command_in
 
 SECRET = "a {{ secret }} with 'quotes' and \U0001f512"
 
@@ -38,9 +39,15 @@ def root(tmp_path):
     return tmp_path / "root"
 
 
-def applied(root, roles, output="", status=0):
+@pytest.fixture(autouse=True)
+def no_other_paths(monkeypatch):
+    """Ansible is not asked for its paths, which takes seconds."""
+    monkeypatch.setattr(roles_in.ansible_paths, "needed", lambda: [Path("/opt/ansible")])
+    monkeypatch.setattr(roles_in.ansible_paths, "configuration", lambda: "[defaults]\n")
+
+
+def applied(root, roles, output="", status=0, **settings):
     """Apply roles with an ansible-playbook that prints ``output``; return its inventory, play and (argv, env)."""
-    pytest.importorskip("ansible")
     got = []
 
     def run(argv, env):
@@ -48,7 +55,7 @@ def applied(root, roles, output="", status=0):
         got.append((argv, env))
         return subprocess.CompletedProcess(argv, status, output, "")
 
-    roles_in.apply(root, roles, run, "gpu")
+    roles_in.apply(root, roles, run, "gpu", **settings)
     return got
 
 
@@ -78,8 +85,26 @@ def test_the_play_has_the_roles_in_order_with_values_that_are_not_templated_agai
         },
         {"role": "d", "vars": {}},
     ]
-    assert argv[-4:-2] == ["ansible-playbook", "--inventory"]
+    assert command_in(argv)[:2] == ["ansible-playbook", "--inventory"]
     assert not Path(argv[-1]).exists()
+
+
+def lent(argv) -> set[tuple[str, str]]:
+    """Return the option and the path of each directory or file of the build host that the room has."""
+    return {(option, path) for option, path in zip(argv, argv[2:]) if option in ("--bind", "--ro-bind")}
+
+
+def test_the_room_has_the_files_that_variables_name_and_the_network_only_if_it_is_requested(root, tmp_path):
+    (tmp_path / "key").touch()
+    roles = [Role("d", {"key": str(tmp_path / "key"), "other": str(tmp_path), "same": ["/nonexistent"]})]
+    _inventory, _play, (argv, _env) = applied(root, roles)
+    assert ("--ro-bind", str(tmp_path / "key")) in lent(argv)
+    writable = {path for option, path in lent(argv) if option == "--bind"}
+    assert str(root) in writable
+    assert str(tmp_path) not in {path for _option, path in lent(argv)}
+    assert ("--ro-bind", "/opt/ansible") in lent(argv)
+    assert "--unshare-net" in argv
+    assert "--unshare-net" not in applied(root, roles, network=True)[2][0]
 
 
 def test_the_play_gets_only_selected_environment_variables_of_the_build_host(root, monkeypatch):

@@ -13,7 +13,6 @@ from messages import Mentions
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import tree_contents
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import File, Layer, Services, User
 
@@ -60,7 +59,7 @@ def refused(root, answer=lambda argv: "", **own) -> str:
 def test_a_user_is_created_or_changed(root, user, command):
     tools = Tools()
     tree_contents.apply(root, replace(SITE, users=(user,)), tools)
-    assert tools.ran == [confined(root, ["chroot", str(root), *command])]
+    assert tools.commands == [["chroot", str(root), *command]]
 
 
 @pytest.mark.parametrize(
@@ -161,14 +160,14 @@ def test_services_are_enabled_then_disabled_then_masked(root):
     tools, services = Tools(), Services(("ssh.service", "a.timer"), ("b.service",), ("c.timer",))
     tree_contents.apply(root, replace(SITE, services=services), tools)
     systemctl = ["systemctl", f"--root={root}"]
-    assert tools.ran == [
+    assert tools.commands == [
         [*systemctl, "enable", "--", "ssh.service", "a.timer"],
         [*systemctl, "disable", "--", "b.service"],
         [*systemctl, "mask", "--", "c.timer"],
     ]
     tools = Tools()
     tree_contents.apply(root, replace(SITE, services=Services(masked=("c.timer",))), tools)
-    assert tools.ran == [[*systemctl, "mask", "--", "c.timer"]]
+    assert tools.commands == [[*systemctl, "mask", "--", "c.timer"]]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 from messages import raises
 from recorded_tools import Tools
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import ToolError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import apt, debian
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 
 RELEASE = b"Origin: Debian\nSuite: oldstable\nCodename: bookworm\nDate: Sat, 11 Jul 2026 10:16:37 UTC\n"
@@ -124,73 +124,112 @@ DIGESTS = {"http://a/debian bookworm": hashlib.sha256(RELEASE).hexdigest()}
 SOURCE = "deb [signed-by=/keys.gpg] http://a/debian bookworm main"
 
 
-def test_the_lowest_layer_is_created_with_mmdebstrap(root):
+@pytest.fixture
+def caches(root):
+    """The builder's download directories; nothing is mounted here."""
+    folder = root.parent / "cache"
+    folder.mkdir()
+    return Caches({apt.LISTS: folder / "lists", apt.ARCHIVES: folder / "archives"}, folder)
+
+
+def without_mounts(tools: Tools) -> list[list[str]]:
+    return [command for command in tools.commands if command[0] not in ("mount", "umount")]
+
+
+INSTALL = ["apt-get", "-q", "install", "-y", "--allow-change-held-packages", "--", "bash"]
+DOWNLOAD = [*INSTALL[:5], "--download-only", "--"]
+UPDATE = ["apt-get", "-q", "update"]
+
+
+def test_the_lowest_layer_has_the_essential_packages_by_mmdebstrap_and_the_others_by_apt(root, caches):
     tools = Tools()
-    debian.install(root, layer(MAIN), tools, DIGESTS)
-    (command,) = tools.ran
-    assert command == [
-        *("mmdebstrap", "--mode=root", "--variant=essential", "--format=directory", "--architectures=amd64"),
-        *('--aptopt=APT::Install-Recommends "false"', "--include=bash"),
-        *("--skip=check/empty,download/empty,essential/unlink,cleanup/apt", "bookworm", str(root), SOURCE),
-    ]
-    assert tools.environments == [debian.ENVIRONMENT]
+    debian.install(root, layer(MAIN), tools, DIGESTS, caches)
+    update, essential, bootstrap, download, install = without_mounts(tools)
+    assert update == UPDATE
+    assert essential[:-1] == DOWNLOAD
+    assert "?codename(^bookworm$)" in essential[-1]
+    assert "?essential" in essential[-1]
+    assert (download, install) == ([*DOWNLOAD, "bash"], INSTALL)
+    words = {"mmdebstrap", "--variant=essential", "--architectures=amd64", "bookworm", str(root), SOURCE}
+    assert words <= set(bootstrap)
     assert (root / "var/lib/apt/lists/whole").exists()
-    # The file that mmdebstrap copied from the build host is removed; the image's own link is kept.
-    assert not (root / "etc/hostname").exists()
+    # An image's own link is kept.
     assert (root / "etc/resolv.conf").is_symlink()
 
 
-def test_the_directory_of_lists_may_be_a_link(root):
+def test_only_downloads_have_the_network_and_then_the_tree_has_no_say(root, caches):
+    tools = Tools()
+    debian.install(root, layer(MAIN, parent="below"), tools, DIGESTS, caches)
+    rooms = [argv for argv in tools.ran if "bwrap" in " ".join(argv)]
+    assert ["--unshare-net" not in argv for argv in rooms] == [True, True, False]
+    fetching = (root.parent / "apt-root/fetch.conf").read_text()
+    assert {'Dir::Etc::Parts "/dev/null";', 'Dir::Etc::Main "/dev/null";'} <= set(fetching.splitlines())
+    assert "Chroot-Directory" not in fetching
+    with_network = Tools()
+    debian.install(root, replace(layer(MAIN, parent="below"), network=True), with_network, DIGESTS, caches)
+    assert not [argv for argv in with_network.ran if "--unshare-net" in argv]
+
+
+def test_downloads_are_lent_to_an_installation_by_an_overlay(root, caches):
+    tools = Tools()
+    debian.install(root, layer(MAIN, parent="below"), tools, DIGESTS, caches)
+    mounts = [command for command in map(list, tools.ran) if command[0] in ("mount", "umount")]
+    kinds = [command[1] if command[0] == "mount" else "umount" for command in mounts]
+    assert kinds == ["--bind"] * 2 + ["umount"] * 2 + ["-t"] * 2 + ["umount"] * 2
+    assert f"lowerdir={caches.folders[apt.ARCHIVES]}," in mounts[4][4]
+
+
+def test_the_directory_of_lists_may_be_a_link(root, caches):
     (root / "var/lib/apt/lists").rename(root / "lists")
     (root / "var/lib/apt/lists").symlink_to("/lists")
-    debian.install(root, layer(MAIN), Tools(), DIGESTS)
+    debian.install(root, layer(MAIN), Tools(), DIGESTS, caches)
     assert (root / "lists/whole").exists()
 
 
-def test_a_higher_layer_uses_apt_with_its_additional_archives(root):
+def test_a_higher_layer_uses_apt_with_its_additional_archives(root, caches):
     (root / "etc/apt/sources.list").write_text(f"{SOURCE}\n")
     extra = Archive("http://b/flat", ("./",), release_sha256={"./": hashlib.sha256(OLDER).hexdigest()})
     digests = {**DIGESTS, "http://b/flat ./": hashlib.sha256(OLDER).hexdigest()}
     (root / "var/lib/apt/lists/b_flat_Release").write_bytes(OLDER)
     tools = Tools()
-    debian.install(root, layer(MAIN, extra, parent="below"), tools, digests)
-    install = ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", "bash"]
-    assert tools.ran == [["apt-get", "-q", "update"], confined(root, install)]
-    for environment in tools.environments:
-        assert environment == {**debian.ENVIRONMENT, "APT_CONFIG": str(root.parent / "apt.conf")}
+    debian.install(root, layer(MAIN, extra, parent="below"), tools, digests, caches)
+    assert without_mounts(tools) == [UPDATE, [*DOWNLOAD, "bash"], INSTALL]
+    flat = "deb [check-valid-until=no trusted=yes] http://b/flat ./\n"
     added = (root / "etc/apt/sources.list.d/base.list").read_text()
-    assert added == "deb [check-valid-until=no trusted=yes] http://b/flat ./\n"
-    configuration = (root.parent / "apt.conf").read_text().splitlines()
+    assert added == flat
+    folder = root.parent / "apt-root"
+    assert (folder / "sources.list").read_text() == f"{SOURCE}\n{flat}"
+    configuration = (folder / "install.conf").read_text().splitlines()
     assert {f'Dir "{root}/";', 'APT::Architecture "amd64";', 'APT::Install-Recommends "false";'} <= set(configuration)
     assert f'DPkg::Chroot-Directory "{root}";' in configuration
     # The lists exist now: nothing is fetched or written again.
     (root / "etc/apt/sources.list.d/base.list").write_text(added + "# kept\n")
     tools = Tools()
-    debian.install(root, layer(MAIN, extra, parent="below"), tools, digests)
-    assert tools.ran == [confined(root, install)]
+    debian.install(root, layer(MAIN, extra, parent="below"), tools, digests, caches)
+    assert without_mounts(tools) == [[*DOWNLOAD, "bash"], INSTALL]
     assert (root / "etc/apt/sources.list.d/base.list").read_text() == added + "# kept\n"
 
 
-def test_a_higher_layer_without_packages_gets_only_its_archives(root):
+def test_a_higher_layer_without_packages_gets_only_its_archives(root, caches):
     tools = Tools()
-    debian.install(root, replace(layer(MAIN, parent="below"), packages=()), tools, DIGESTS)
+    debian.install(root, replace(layer(MAIN, parent="below"), packages=()), tools, DIGESTS, caches)
     assert tools.ran == []
     assert (root / "etc/apt/sources.list.d/base.list").read_text() == f"{SOURCE}\n"
 
 
 @pytest.mark.parametrize("parent", [None, "below"])
-def test_an_archive_that_changed_during_the_build_is_refused(root, parent):
+def test_an_archive_that_changed_during_the_build_is_refused(root, caches, parent):
     (root / "var/lib/apt/lists/a_debian_InRelease").write_bytes(OLDER)
     with raises(ImageError, "http://a/debian", "bookworm", "base", "changed"):
-        debian.install(root, layer(MAIN, parent=parent), Tools(), DIGESTS)
+        debian.install(root, layer(MAIN, parent=parent), Tools(), DIGESTS, caches)
     assert not (root / "var/lib/apt/lists/whole").exists()
 
 
 @pytest.mark.parametrize("parent", [None, "below"])
-def test_a_package_that_no_archive_has_is_refused(root, parent):
-    tools = Tools(answer=lambda argv: (100, "E: Unable to locate package bash\n"))
+def test_a_package_that_no_archive_has_is_refused(root, caches, parent):
+    tools = Tools(answer=lambda argv: (100, "E: Unable to locate package bash\n") if "--download-only" in argv else "")
     with raises(ImageError, "base", "package bash"):
-        debian.install(root, layer(MAIN, parent=parent), tools, DIGESTS)
+        debian.install(root, layer(MAIN, parent=parent), tools, DIGESTS, caches)
 
 
 def test_installed_packages_are_listed_by_name_and_architecture(root):
@@ -203,7 +242,7 @@ def test_installed_packages_are_listed_by_name_and_architecture(root):
         {"name": "libc6", "version": "2.36", "architecture": "i386"},
         {"name": "zlib1g", "version": "1.2", "architecture": "amd64"},
     ]
-    assert tools.ran[0][:3] == ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show"]
+    assert tools.commands[0][:3] == ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show"]
 
 
 def test_a_file_is_known_to_be_as_in_its_package(root):
@@ -237,23 +276,25 @@ def test_leftovers_of_apt_are_removed(root):
     for path in ("var/lib/dpkg/status", "var/lib/dpkg/status-old", "etc/apt/apt.conf.d/99mmdebstrap"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
-    debian.clean(root)
+    debian.clean(root, Tools())
     assert (root / "var/lib/dpkg/status").exists()
     assert not (root / "var/lib/dpkg/status-old").exists()
     assert not (root / "etc/apt/apt.conf.d/99mmdebstrap").exists()
 
 
-def test_packages_of_the_first_stage_are_unpacked_with_separate_lists(root):
+def test_packages_of_the_first_stage_are_unpacked_with_separate_lists(root, caches):
     tools = Tools()
-    assert debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools) == root
-    (command,) = tools.ran
+    assert debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools, caches) == root
+    update, download, command = without_mounts(tools)
+    assert (update, download) == (UPDATE, [*DOWNLOAD, *userland.PACKAGES])
     assert {"mmdebstrap", "--variant=extract", "--architectures=amd64", "bookworm", str(root), SOURCE} <= set(command)
     assert f"--include={','.join(userland.PACKAGES)}" in command
+    assert debian.first_stage_digest() == ""
     own, first = debian.caches(layer(MAIN), DIGESTS), debian.first_stage_caches(layer(MAIN), DIGESTS)
     assert first == {name: f"{folder}-first-stage" for name, folder in own.items()}
-    tools = Tools(answer=lambda argv: (25, "E: Unable to locate package minisign\n"))
+    tools = Tools(answer=lambda argv: (25, "E: Unable to locate package minisign\n") if "mmdebstrap" in argv else "")
     with raises(ImageError, "package minisign", "first stage"):
-        debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools)
+        debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools, caches)
 
 
 def test_a_release_without_date_is_refused():
@@ -266,21 +307,9 @@ def test_lists_of_different_releases_are_cached_separately():
     first, second = (debian.caches(one, {"http://a/debian bookworm": digest}) for digest in ("0" * 64, "1" * 64))
     assert first["var/cache/apt/archives"] == second["var/cache/apt/archives"]
     assert first["var/lib/apt/lists"] != second["var/lib/apt/lists"]
-
-
-def test_sources_trust_only_a_keyring_or_a_pinned_digest():
-    unproven = Archive("http://c/debian", ("sid",), ("main", "contrib"))
-    lines = debian._sources((MAIN, FLAT, unproven))
-    assert lines == [
-        "deb [signed-by=/keys.gpg] http://a/debian bookworm main",
-        "deb [check-valid-until=no trusted=yes] http://b/flat ./",
-        "deb http://c/debian sid main contrib",
-    ]
-
-
-def test_the_packages_of_a_directory_of_the_build_host_are_copied_into_the_image():
-    local = Archive("file:///srv/debian", ("./",), keyring="/k")
-    assert debian._sources((local,)) == ["deb [signed-by=/k] copy:///srv/debian ./"]
+    # apt takes a package that is there by its name and size.
+    other = debian.caches(layer(MAIN, FLAT), {"http://a/debian bookworm": "0" * 64})
+    assert other["var/cache/apt/archives"] != first["var/cache/apt/archives"]
 
 
 # Recorded from dpkg 1.21 with a package below the one that was asked for, and with many packages in one step.

@@ -63,5 +63,5 @@ def test_a_new_distribution_of_a_known_family_needs_only_one_row(monkeypatch):
 
 def test_the_first_stages_programs_come_from_the_archives_or_from_the_build_host(tmp_path):
     assert debian.first_stage_digest() == ""
-    assert rpm.first_stage_tree(tmp_path, None, {}, None) == Path("/")
+    assert rpm.first_stage_tree(tmp_path, None, {}, None, None) == Path("/")
     assert rpm.first_stage_caches(None, {}) == {}

@@ -15,9 +15,10 @@ import pytest
 from messages import Mentions, raises
 from recorded_tools import Tools
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
 
 LIST = b"<repomd/>"
@@ -26,6 +27,7 @@ LIST = b"<repomd/>"
 REPOMD = hashlib.sha256(LIST).hexdigest()
 KEYED = Archive("http://a/9", keyring="/keys/a")
 PINNED = Archive("http://b/extra", release_sha256={"repomd": REPOMD})
+RUN = Run("the test", print)
 BASE = Layer("base", None, "rocky", "9.4", "x86_64", (KEYED, PINNED), ("bash", "kernel-core"))
 DIGESTS = {f"{archive.url}/repodata/repomd.xml": REPOMD for archive in BASE.archives}
 
@@ -47,6 +49,8 @@ class Dnf:
         self.configuration, self.macros = "", ""
 
     def __call__(self, argv):
+        if argv[0] in ("mount", "umount"):
+            return ""
         command = next(word for word in argv if word in self.outputs)
         configuration = Path(argv[argv.index("--config") + 1])
         self.configuration = configuration.read_text()
@@ -58,9 +62,13 @@ class Dnf:
         return self.outputs[command]
 
 
+def caches(root) -> Caches:
+    return Caches({rpm.CACHE: root.parent / "cache"}, root.parent)
+
+
 def refused(root, layer=BASE, **dnf) -> str:
     with pytest.raises(ImageError) as error:
-        rpm.install(root, layer, Tools(answer=Dnf(root, **dnf)), DIGESTS)
+        rpm.install(root, layer, Tools(answer=Dnf(root, **dnf)), DIGESTS, caches(root))
     return str(error.value)
 
 
@@ -70,15 +78,17 @@ def test_packages_are_installed_only_from_the_archives_of_the_layer(tmp_path, mo
     monkeypatch.setenv("SECRET", "x")
     dnf = Dnf(tmp_path)
     tools = Tools(answer=dnf)
-    rpm.install(tmp_path, BASE, tools, DIGESTS)
-    fetch, install = tools.ran
+    rpm.install(tmp_path, BASE, tools, DIGESTS, caches(tmp_path))
+    _mount, fetch, download, _umount, _lend, install, _taken = tools.commands
     assert fetch[0] == "dnf"
     assert fetch[3:] == [
         *("--installroot", str(tmp_path), "--releasever", "9.4", "--forcearch", "x86_64", "makecache")
     ]  # fmt: skip
-    assert install == confined(tmp_path, [*fetch[:-1], "install", "bash", "kernel-core"])
+    assert download == [*fetch[:-1], "install", "--downloadonly", "bash", "kernel-core"]
+    assert install == [*fetch[:-1], "--cacheonly", "install", "bash", "kernel-core"]
+    assert ["--unshare-net" in argv for argv in tools.ran if "dnf" in argv] == [False, False, True]
     home = os.path.dirname(fetch[2])
-    for environment in tools.environments:
+    for environment in filter(None, tools.environments):
         assert {name: environment[name] for name in ("HOME", "SOURCE_DATE_EPOCH", "http_proxy")} == {
             "HOME": home, "SOURCE_DATE_EPOCH": "7", "http_proxy": "http://proxy"
         }  # fmt: skip
@@ -104,13 +114,13 @@ def test_packages_are_installed_only_from_the_archives_of_the_layer(tmp_path, mo
 )
 def test_the_database_has_the_path_of_the_release(tmp_path, suite, place):
     dnf = Dnf(tmp_path)
-    rpm.install(tmp_path, replace(BASE, suite=suite), Tools(answer=dnf), DIGESTS)
+    rpm.install(tmp_path, replace(BASE, suite=suite), Tools(answer=dnf), DIGESTS, caches(tmp_path))
     assert dnf.macros == f"%_dbpath {place}\n"
 
 
 def test_dnf_does_not_run_for_a_layer_without_packages(tmp_path):
     tools = Tools()
-    rpm.install(tmp_path, replace(BASE, packages=()), tools, {})
+    rpm.install(tmp_path, replace(BASE, packages=()), tools, {}, caches(tmp_path))
     assert tools.ran == []
 
 
@@ -205,6 +215,7 @@ def test_a_database_that_rpm_cannot_read_is_refused(tmp_path, database):
         rpm.packages(tmp_path / "root", Tools(answer=lambda argv: (1, "x\nerror: cannot open\n")))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a room (make image runs as root)")
 def test_leftovers_of_dnf_and_rpm_are_removed_without_loss_of_data(tmp_path, database):
     (database / "rpmdb.sqlite").unlink()
     connection = sqlite3.connect(database / "rpmdb.sqlite")
@@ -219,7 +230,7 @@ def test_leftovers_of_dnf_and_rpm_are_removed_without_loss_of_data(tmp_path, dat
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
     (root / "var/cache/yum").symlink_to("/etc")
-    rpm.clean(root)
+    rpm.clean(root, RUN)
     assert sorted(path.name for path in database.iterdir()) == ["rpmdb.sqlite"]
     assert not (root / "var/cache/yum").is_symlink()
     with sqlite3.connect(f"file:{database}/rpmdb.sqlite?immutable=1", uri=True) as again:
@@ -227,7 +238,7 @@ def test_leftovers_of_dnf_and_rpm_are_removed_without_loss_of_data(tmp_path, dat
     left = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
     assert sorted(left) == ["etc/dnf/modules.d/x", "usr/lib/sysimage/rpm/rpmdb.sqlite", "var/log/other.log"]
     (root / "etc/dnf/modules.d/x").unlink()
-    rpm.clean(root)
+    rpm.clean(root, RUN)
     assert not (root / "etc/dnf").exists()
     connection.close()
 

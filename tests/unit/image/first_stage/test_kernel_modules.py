@@ -89,3 +89,27 @@ def test_a_kernel_without_tables_is_refused(tmp_path):
     for name in ("modules.alias", "modules.builtin", "modules.dep"):
         (root / FOLDER / name).unlink()
         assert refused(kernel_modules.entries, root, VERSION) == Mentions(VERSION, f"{root}/{FOLDER}/{name}")
+
+
+@pytest.mark.parametrize("name", ["kernel/net/virtio_net.ko", "modules.dep", "modules.alias"])
+def test_links_are_followed_within_the_image(tmp_path, name):
+    """The first stage is public: a package must not get a file of the build host into it."""
+    root = kernel(tmp_path / "root")
+    (tmp_path / "host.key").write_text("the build host's key")
+    path = root / FOLDER / name
+    (root / "own").write_text(path.read_text())
+    path.unlink()
+    path.symlink_to("/own")
+    before = kernel_modules.entries(root, VERSION)
+    assert not [entry for entry in before if b"host's key" in entry.data]
+    path.unlink()
+    path.symlink_to(tmp_path / "host.key")
+    assert str(tmp_path / "root") in refused(kernel_modules.entries, root, VERSION)
+
+
+def test_paths_of_a_table_lead_only_into_the_image(tmp_path):
+    root = kernel(tmp_path / "root")
+    (tmp_path / "virtio_net.ko").write_text("the build host's key")
+    table = root / FOLDER / "modules.dep"
+    table.write_text(table.read_text().replace("kernel/net/virtio_net.ko", f"{'../' * 20}{tmp_path}/virtio_net.ko"))
+    assert str(root) in refused(kernel_modules.entries, root, VERSION)

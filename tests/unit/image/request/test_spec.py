@@ -47,6 +47,7 @@ LAYERS = {
         "roles": [{"name": "sailloft.fleet.gpu_host", "vars": {"gpu_host_iommu": "passthrough"}}],
         "kernel_arguments": ["iommu=pt", "memmap=4G$0x100000000"],
         "published_keys": ["/usr/share/x/test.key", "/opt/tests"],
+        "network": True,
     },
     "site": {"parent": "gpu"},
 }
@@ -71,8 +72,7 @@ def test_an_image_lists_its_layers_from_the_lowest():
     # A layer may install from its own archives and those of its parent.
     assert [archive.url for archive in base.archives] == ["http://deb.debian.org/debian"]
     assert site.archives == gpu.archives == (*base.archives, gpu.archives[1])
-    assert base.packages == ("linux-image-cloud-amd64", "systemd-sysv")
-    assert site.packages == ()
+    assert (base.packages, site.packages) == (("linux-image-cloud-amd64", "systemd-sysv"), ())
     assert [(file.path, file.mode, file.owner, file.group) for file in gpu.files] == [
         ("/etc/limits", "0600", "root", "4"),
         ("/etc/motd", "0644", "root", "root"),
@@ -81,6 +81,7 @@ def test_an_image_lists_its_layers_from_the_lowest():
     assert gpu.services.enabled == ("a.timer", "ssh.service")
     assert gpu.users[0].groups == ("adm", "sudo")
     assert gpu.published_keys == ("/opt/tests", "/usr/share/x/test.key")
+    assert [layer.network for layer in images["gpu-node"].layers] == [False, True, False]
 
 
 def test_kernel_arguments_may_take_1536_bytes():
@@ -172,6 +173,7 @@ def image(setting, value):
         ],
         (at("gpu.packages", "bash"), "layers.gpu", "packages: 'bash' is not a list"),
         (at("gpu.packages", ["bash", "bash"]), "layers.gpu", "packages: bash is listed twice"),
+        (at("gpu.network", "open"), "layers.gpu", "network: 'open'"),
         (at("gpu.published_keys", "/etc/a.key"), "layers.gpu", "published_keys: '/etc/a.key' is not a list"),
         *[
             (at("gpu.published_keys", [path]), "layers.gpu", f"published_keys: element 0: {path!r}")
