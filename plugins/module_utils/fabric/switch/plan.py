@@ -212,8 +212,8 @@ def _shares(
         smaller = min(shares.lossless_percent or 0, shares.egress_percent or 100)
         shares = replace(shares, lossless_percent=smaller)
         return shares, shares
-    bytes_of_parts = asic.shared_bytes, asic.headroom_pool_bytes
-    return None, BufferShares(*(-(-100 * size // asic.buffer_bytes) for size in bytes_of_parts))
+    lossless, headroom = (-(-100 * size // asic.buffer_bytes) for size in (asic.shared_bytes, asic.headroom_pool_bytes))
+    return None, BufferShares(lossless, headroom)
 
 
 def _alpha_exponent(
