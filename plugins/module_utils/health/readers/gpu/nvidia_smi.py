@@ -105,7 +105,7 @@ LOADED_GAUGES = {
     "gpu_power_under_load": POWER,
 }
 # One sentence instead of any report, of a GPU by its index or its address.
-NO_HANDLE = re.compile(rf"device handle for (?:GPU|gpu) ?(\d{{1,3}}(?![0-9a-fA-F:])|{PATTERN}): ?([^\n]*)")
+NO_HANDLE = re.compile(rf"device handle for (?:GPU|gpu) ?({PATTERN}|\d{{1,3}}): ?([^\n]*)")
 CORRUPTED = re.compile(rf"(?i)infoROM is corrupted at gpu ({PATTERN})")
 NO_DEVICES = "No devices were found"
 
