@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 PASS, FAIL, NOT_MEASURED = "pass", "fail", "not measured"
 VERDICTS = (PASS, FAIL, NOT_MEASURED)
-# The layer of a cause: a part to repair, a setting to correct, or a program of the user. Only a hardware fault may lead to
-# a repair, and an application's never takes a node out of service.
+# The layer of a cause: a part to repair, a setting to correct, or a program of the user. Only a hardware fault may lead
+# to a repair, and an application's never takes a node out of service.
 HARDWARE, CONFIGURATION, APPLICATION = "hardware", "configuration", "application"
 # What a fault asks for, the mildest first. Several faults of a node ask for the last of theirs.
 ACTIONS = ("note", "restart_application", "watch", "configure", "drain", "reset_gpu", "restart_vm", "reboot", "person")
@@ -24,7 +24,8 @@ ACTIONS = ("note", "restart_application", "watch", "configure", "drain", "reset_
 class Place:
     """A part of a node that can be sick. ``name`` is what the kernel calls it: a PCI address, an interface, a disk."""
 
-    kind: str  # "node", "gpu", "nvswitch", "nic", "port" (of a NIC), "bridge" (PCIe port), "nvme", "memory", "mount", "unit", "bmc"
+    # "node", "gpu", "nvswitch", "nic", "port" (of a NIC), "bridge" (PCIe), "nvme", "memory", "mount", "unit" or "bmc"
+    kind: str
     name: str = ""  # "0000:4b:00.0", "mlx5_4/1", "eth0", "nvme0", "mc0/P0_DIMM_B", "/"; "" for the node itself
 
     def __str__(self) -> str:
@@ -36,7 +37,7 @@ class Measurement:
     """One value of one check at one place, from one reader. ``value`` None: not measured, and ``reason`` says why.
 
     ``is_counter``: the value only increases until the part or the node is reset; its increase is judged, not the value.
-    ``saturation``: the value at which such a counter stops (255 of an 8-bit one): from there on no increase can be seen.
+    ``saturation``: the value at which such a counter stops (255 of an 8-bit one): from there no increase can be seen.
     ``context``: facts that the rule needs, as read: {"pstate": "P8"} of a link's speed.
     """
 
@@ -69,13 +70,18 @@ class Event:
 
 @dataclass(frozen=True)
 class Reading:
-    """All that one reader found in one round. ``error``: why it measured nothing at all (its deadline, no program)."""
+    """All that one reader found in one round. ``error``: why it measured nothing at all (its deadline, no program).
+
+    ``kept``: what the reader gets back in its next round, as ``Node.kept``: its place in a log. It is saved with the
+    faults of this reading or not at all, so that no event is lost or counted twice.
+    """
 
     reader: str  # the reader's name: "nvidia_smi"
     measurements: tuple[Measurement, ...] = ()
     events: tuple[Event, ...] = ()
     error: str = ""
     seconds: float = 0.0  # how long it took
+    kept: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
