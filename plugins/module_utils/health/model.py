@@ -8,6 +8,7 @@ expected, and give results; the latch turns results into faults that stay until 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,6 +19,25 @@ VERDICTS = (PASS, FAIL, NOT_MEASURED)
 HARDWARE, CONFIGURATION, APPLICATION = "hardware", "configuration", "application"
 # What a fault asks for, the mildest first. Several faults of a node ask for the last of theirs.
 ACTIONS = ("note", "restart_application", "watch", "configure", "drain", "reset_gpu", "restart_vm", "reboot", "person")
+
+# What a stored text cannot have (common/stored.py), and line ends, because a message is one line.
+NO_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]+")
+MOST_CHARACTERS = 500
+
+
+def clean(text: str) -> str:
+    """Return a text of a tool, a log or a person as one line that can be stored and printed."""
+    text = NO_TEXT.sub(" ", text[: 2 * MOST_CHARACTERS]).strip()
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A time by the node's clock, which may jump, and since the boot, which can only be compared within that boot."""
+
+    unix_s: float
+    boot_id: str
+    boot_s: float
 
 
 @dataclass(frozen=True, order=True)
@@ -95,6 +115,8 @@ class Result:
     expected: str = ""  # "x16"
     source: str = ""
     reason: str = ""  # why it was not measured, or what a reader of the verdict must know
+    # The rule's window is not full yet: such a pass does not show that a cause is gone.
+    is_partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,3 +203,5 @@ class Rule:
     # Only measured under load, or in a deep check: an idle node is not measured, which is no fault of the checker.
     is_occasional: bool = False
     expected: Callable[[Expected, Place], float | str | None] | None = None  # of the place; None: nothing is expected
+    # The checks whose faults at the same place a pass of this one clears too, because it measures the same more deeply.
+    deeper_than: tuple[str, ...] = ()
