@@ -10,18 +10,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Rule
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import checker
 
-TABLES: tuple[tuple[Rule, ...], ...] = ()
+TABLES: tuple[tuple[Rule, ...], ...] = (checker.RULES,)
 RULES: dict[str, Rule] = {rule.check: rule for table in TABLES for rule in table}
 
 
 def rules_of(expected: Expected, rules: dict[str, Rule] = RULES) -> dict[str, Rule]:
-    """Return the rules of a node: with its own limits, and without the checks that are switched off."""
+    """Return the rules of a node: with its own limits, and without the checks that are switched off.
+
+    A limit of the inventory is instead of the rule's and of what is expected at the place.
+    """
     result = {}
     for check, rule in rules.items():
         setting = expected.settings.get(check)
         if setting is None:
             result[check] = rule
         elif not setting.off:
-            result[check] = rule if setting.limit is None else replace(rule, limit=setting.limit)
+            result[check] = rule if setting.limit is None else replace(rule, limit=setting.limit, expected=None)
     return result
