@@ -336,8 +336,7 @@ def _changes(samples: tuple[Sample, ...], new: Sample, window_s: float, start: f
 def _not_true(measurement: Measurement) -> Result:
     if not isinstance(measurement.value, bool):
         return _not_measured(measurement, f"{measurement.value!r:.60} is neither true nor false")
-    seen = measurement.reason or ("yes" if measurement.value else "no")
-    return _result(measurement, FAIL if measurement.value else PASS, seen, "no")
+    return _result(measurement, FAIL if measurement.value else PASS, measurement.reason, "")
 
 
 def _compared(measurement: Measurement, rule: Rule, number: float, limit: float) -> Result:

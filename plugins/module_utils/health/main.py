@@ -24,7 +24,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.verdict impo
 PERIOD_S = 60.0
 # A command that could not do what it should; 0 to 2 are verdicts.
 FAILED = 3
-By = Callable[[Condition, str, str, Moment], Condition]
 
 
 def main(arguments: list[str]) -> int:
@@ -42,7 +41,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("sailloft-health", description="Print the verdict on this node's health.")
+    name = "sailloft-health"
+    parser = argparse.ArgumentParser(name, description="Print the verdict on this node's health.")
     parser.set_defaults(act=_print)
     parser.add_argument("--state", default=state.DIRECTORY, help=argparse.SUPPRESS)
     parser.add_argument("--run", default=state.RUN, help=argparse.SUPPRESS)
@@ -53,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--every", type=_seconds, metavar="SECONDS", help="print again after so many seconds, for ever (LSF's elim)"
     )
-    commands = parser.add_subparsers(title="commands", metavar="")
+    # Without prog, argparse would format the whole usage, and import what it needs for that.
+    commands = parser.add_subparsers(title="commands", metavar="", prog=name)
     command = commands.add_parser("round", help="make a round of checks and save it")
     command.set_defaults(act=_round)
     command.add_argument("--deep", action="store_true", help="the deep checks, on a node out of service")
@@ -63,15 +64,18 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(act=_clear)
     command.add_argument("fault", metavar="FAULT", help="as printed, such as xid_79@gpu:0000:4b:00.0")
     command.add_argument("--reason", required=True)
-    for name, by, words in (
+    for command_name, by, words in (
         ("drain", latch.drained, "take the node out of service"),
         ("maintenance", latch.maintained, "begin a maintenance of the node"),
     ):
-        command = commands.add_parser(name, help=words)
+        command = commands.add_parser(command_name, help=words)
         command.set_defaults(act=_say, by=by)
         command.add_argument("--reason", required=True)
-    for name, words in (("undrain", "end a person's drain"), ("end-maintenance", "end the maintenance")):
-        commands.add_parser(name, help=words).set_defaults(act=_unsay, said=name)
+    for command_name, undo, words in (
+        ("undrain", latch.undrained, "end a person's drain"),
+        ("end-maintenance", latch.maintenance_ended, "end the maintenance"),
+    ):
+        commands.add_parser(command_name, help=words).set_defaults(act=_unsay, undo=undo)
     return parser
 
 
@@ -143,12 +147,12 @@ def _clear(options: argparse.Namespace) -> int:
 
 
 def _say(options: argparse.Namespace) -> int:
-    by: By = options.by
+    by: Callable[[Condition, str, str, Moment], Condition] = options.by
     return _change(options, lambda old, now: by(old, options.reason, _person(), now))
 
 
 def _unsay(options: argparse.Namespace) -> int:
-    undo = latch.undrained if options.said == "undrain" else latch.maintenance_ended
+    undo: Callable[[Condition, str, Moment], Condition] = options.undo
     return _change(options, lambda old, now: undo(old, _person(), now))
 
 

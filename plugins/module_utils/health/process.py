@@ -219,4 +219,4 @@ def _stat(pid: int) -> list[str] | None:
 def is_alive(process: Process) -> bool:
     """Return True if this process, and not another of its number, still lives."""
     fields = _stat(process.pid)
-    return bool(fields) and int(fields[20]) == process.start_ticks
+    return fields is not None and int(fields[20]) == process.start_ticks

@@ -119,9 +119,10 @@ def text(made: Verdict) -> str:
     lines = [f"{made.host}: {made.word}: {made.reason}"]
     for fault in state.condition.faults:
         part = f" ({fault.part})" if fault.part else ""
+        seen = f": {fault.seen}" if fault.seen else ""
         expected = f", expected {fault.expected}" if fault.expected else ""
         lines += [
-            f"  {fault.action}: {fault.place}{part}: {fault.title}: {fault.seen}{expected}",
+            f"  {fault.action}: {fault.place}{part}: {fault.title}{seen}{expected}",
             f"    {fault.name}: {fault.layer}, first seen {_when(fault.since, now)}, last {_when(fault.last, now)}, "
             f"{fault.count} times; {RUNBOOKS}#{fault.runbook}",
         ]

@@ -80,18 +80,21 @@ def test_a_state_that_cannot_be_read_is_a_fault(health, saved, tmp_path):
     assert done.stdout.startswith("sick: ")
 
 
-def test_persons_take_a_node_out_and_bring_it_back(health, saved):
-    assert health("drain", "--reason", "new cable").returncode == 0
-    done = health("--format", "slurm")
-    assert (done.returncode, done.stdout.startswith("sailloft: out of service: new cable (")) == (1, True)
-    assert health("maintenance", "--reason", "firmware").returncode == 0
-    assert health("undrain").returncode == 0
-    assert health("--format", "lsf").stdout == "1 sailloft_health 1\n"
-    assert health("end-maintenance").returncode == 0
-    assert health().returncode == 0
-    done = health("undrain")
-    assert (done.returncode, done.stdout) == (main.FAILED, "")
-    assert "no drain" in done.stderr
+def test_persons_take_a_node_out_and_bring_it_back(saved, tmp_path, capsys):
+    def call(*arguments):
+        return main.main(["--state", str(tmp_path / "state"), "--run", str(tmp_path / "run"), *arguments])
+
+    assert call("drain", "--reason", "new cable") == 0
+    assert call("--format", "slurm") == 1
+    assert capsys.readouterr().out.startswith("sailloft: out of service: new cable (")
+    assert call("maintenance", "--reason", "firmware") == 0
+    assert call("undrain") == 0
+    assert call("--format", "lsf") == 1
+    assert capsys.readouterr().out == "1 sailloft_health 1\n"
+    assert call("end-maintenance") == 0
+    assert call() == 0
+    assert call("undrain") == main.FAILED
+    assert "no drain" in capsys.readouterr().err
 
 
 def test_a_fault_that_is_not_there_cannot_be_cleared(health, saved):
