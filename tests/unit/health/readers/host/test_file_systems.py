@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 
@@ -38,12 +37,12 @@ OTHERS = (
 FREE = "1000 500 450 1000 900"
 
 
-def reading(root, mounts=(ROOT, SCRATCH, HOME, *OTHERS), answers=None, kept=None, fstab=""):
+def reading(root, mounts=(ROOT, SCRATCH, HOME, *OTHERS), answers=None, fstab=""):
     """Return a reading of a node with these mounts; ``answers``: of stat, by path."""
     write(root, {"/proc/1/mountinfo": "\n".join(mounts), "/etc/fstab": fstab})
     all_answers = {"/scratch": FREE, "/home": FREE, "/data disk": FREE, "/": FREE, **(answers or {})}
     programs = {f"{' '.join(STAT)} {path}": answer for path, answer in all_answers.items()}
-    return read(node(root, EXPECTED, programs, kept))
+    return read(node(root, EXPECTED, programs))
 
 
 def changed(old, new, mounts=(ROOT, SCRATCH, HOME)):
@@ -115,26 +114,6 @@ def test_silent_mounts_are_waited_for_at_the_same_time(tmp_path, monkeypatch):
     released.set()
     assert time.monotonic() - start < 5
     assert failed(once, expected=EXPECTED) == {"mount_hangs": ["/home", "/scratch"]}
-    assert json.loads(once.kept["hung"]) == ["/home", "/scratch"]
-
-
-def test_no_second_program_waits_for_a_mount_as_long_as_the_first_does(tmp_path):
-    asked = []
-    write(tmp_path, {"/proc/1/mountinfo": "\n".join((ROOT, SCRATCH, HOME))})
-    write(tmp_path, {"/proc/4711/cmdline": "\0".join([*STAT, "/home", ""]).encode()})
-    kept = {"hung": json.dumps(["/home"])}
-
-    def run(argv, timeout_s):
-        asked.append(argv[-1])
-        return Ran(0, FREE, "")
-
-    once = read(file_systems.Node(EXPECTED, str(tmp_path), kept, run))
-    assert sorted(asked) == ["/", "/scratch"]
-    assert failed(once, expected=EXPECTED) == {"mount_hangs": ["/home"]}
-    # The program is gone: the mount is asked again.
-    (tmp_path / "proc/4711/cmdline").unlink()
-    again = read(file_systems.Node(EXPECTED, str(tmp_path), once.kept, run))
-    assert failed(again, expected=EXPECTED) == {}
 
 
 @pytest.mark.parametrize("text", ["", "Unsinn\n" * 5, "\x00\xff", "1 2 - 3"])
