@@ -9,12 +9,11 @@ answer. The round sees a program that outlives its kill, and does not start this
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import natural, optional
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import at_once, natural, optional
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
 
 # Those of the first process: a service may see its own, read-only ones.
@@ -71,9 +70,8 @@ def read(node: Node) -> Reading:
     for mount in chosen:
         if mount.kind not in IMAGES:
             measurements.append(_read_only(mount, mount.path in planned, mount.path in read_only))
-    answers = _ask(node, chosen)
-    for mount in chosen:
-        measurements += _space(mount, answers.get(mount.path))
+    for mount, answer in zip(chosen, at_once(lambda mount: _answer(node, mount), chosen)):
+        measurements += _space(mount, answer)
     return Reading("file_systems", tuple(measurements))
 
 
@@ -137,24 +135,13 @@ def _read_only(mount: Mount, is_planned: bool, by_fstab: bool) -> Measurement:
     return Measurement("mount_read_only", Place("mount", mount.path), after_error or by_person, MOUNTS, words)
 
 
-def _ask(node: Node, mounts: list[Mount]) -> dict[str, str]:
-    """Return what `stat` says of each mount, or why it said nothing; no entry for one that gave no answer in time."""
-    answers: dict[str, str] = {}
-
-    def ask(path: str) -> None:
-        try:
-            ran = node.run([*STAT, path], ANSWER_S)
-            answers[path] = ran.stdout.strip() if ran.rc == 0 else ran.stderr.strip() or f"stat ended with {ran.rc}"
-        except NotMeasuredError as error:
-            if "no such program" in error.cause:
-                answers[path] = error.cause
-
-    threads = [threading.Thread(target=ask, args=(mount.path,), daemon=True) for mount in mounts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(2 * ANSWER_S)
-    return dict(answers)
+def _answer(node: Node, mount: Mount) -> str | None:
+    """Return what `stat` says of a mount, or why it said nothing; None for no answer in time."""
+    try:
+        ran = node.run([*STAT, mount.path], ANSWER_S)
+    except NotMeasuredError as error:
+        return error.cause if "no such program" in error.cause else None
+    return ran.stdout.strip() if ran.rc == 0 else ran.stderr.strip() or f"stat ended with {ran.rc}"
 
 
 def _space(mount: Mount, answer: str | None) -> Iterator[Measurement]:
