@@ -71,6 +71,15 @@ RULES = (
         is_occasional=True,
         expected=_rate,
     ),
+    Rule(
+        "port_below_ability",
+        "link slower than both its ends can be",
+        HARDWARE,
+        NOT_TRUE,
+        "drain",
+        "iblinkinfo(8)",
+        "port-slow",
+    ),
     # Maintenance of a switch takes a link down once or twice.
     _increase(
         "port_link_downs",

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Port, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import (
+    at_once,
     counter,
     natural,
     optional,
@@ -39,6 +40,7 @@ GENERAL = (("ethernet_crc_errors", "statistics/rx_crc_errors"), ("port_link_down
 def read(node: Node) -> Reading:
     """Measure the planned Ethernet ports, by name or PCI address."""
     measurements: list[Measurement] = []
+    asked: list[tuple[str, Place]] = []
     names = node.names(INTERFACES)
     interfaces = {name: _address(node, name) for name in names}
     for port in node.expected.ports:
@@ -46,9 +48,13 @@ def read(node: Node) -> Reading:
             measurements += _state(node, port)
         elif port.link_layer == "InfiniBand":
             continue
-        for name in names:
-            if name == port.name or (port.address and interfaces[name] == port.address):
-                measurements += _counters(node, name, Place("port", port.name))
+        asked += [
+            (name, Place("port", port.name))
+            for name in names
+            if name == port.name or (port.address and interfaces[name] == port.address)
+        ]
+    for counters in at_once(lambda each: _counters(node, *each), asked):
+        measurements += counters
     return Reading("ethernet", tuple(measurements))
 
 

@@ -3,19 +3,17 @@
 """Mounted file systems: missing, read-only after an error, full, out of inodes, and those that do not answer.
 
 Each is asked by a program of its own, all at the same time, because a file system of a lost server or disk may never
-answer. Such a program may outlive its kill; as long as it does, no second one is started for the same mount.
+answer. The round sees a program that outlives its kill, and does not start this reader again as long as it does.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import natural, optional
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import at_once, natural, optional
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
 
 # Those of the first process: a service may see its own, read-only ones.
@@ -72,13 +70,9 @@ def read(node: Node) -> Reading:
     for mount in chosen:
         if mount.kind not in IMAGES:
             measurements.append(_read_only(mount, mount.path in planned, mount.path in read_only))
-    hung = _hung(node, node.kept.get("hung", "[]"))
-    answers = _ask(node, [mount for mount in chosen if mount.path not in hung])
-    answers.update({path: f"process {number} of an earlier round still waits" for path, number in hung.items()})
-    for mount in chosen:
-        measurements += _space(mount, answers.get(mount.path, f"no answer in {ANSWER_S:g} s"))
-    unanswered = sorted(item.place.name for item in measurements if item.check == "mount_hangs" and item.value is True)
-    return Reading("file_systems", tuple(measurements), kept={"hung": json.dumps(unanswered)})
+    for mount, answer in zip(chosen, at_once(lambda mount: _answer(node, mount), chosen)):
+        measurements += _space(mount, answer)
+    return Reading("file_systems", tuple(measurements))
 
 
 def _mounted(mount: Mount | None) -> str:
@@ -141,52 +135,28 @@ def _read_only(mount: Mount, is_planned: bool, by_fstab: bool) -> Measurement:
     return Measurement("mount_read_only", Place("mount", mount.path), after_error or by_person, MOUNTS, words)
 
 
-def _ask(node: Node, mounts: list[Mount]) -> dict[str, str]:
-    """Return what `stat` says of each mount, or why it said nothing; no entry for one that gave no answer in time."""
-    answers: dict[str, str] = {}
-
-    def ask(path: str) -> None:
-        try:
-            ran = node.run([*STAT, path], ANSWER_S)
-            answers[path] = ran.stdout.strip() if ran.rc == 0 else ran.stderr.strip() or f"stat ended with {ran.rc}"
-        except NotMeasuredError as error:
-            if "no such program" in error.cause:
-                answers[path] = error.cause
-
-    threads = [threading.Thread(target=ask, args=(mount.path,), daemon=True) for mount in mounts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(2 * ANSWER_S)
-    return dict(answers)
-
-
-def _hung(node: Node, kept: str) -> dict[str, str]:
-    """Return the processes that still ask mounts which gave no answer in the last round, by path."""
+def _answer(node: Node, mount: Mount) -> str | None:
+    """Return what `stat` says of a mount, or why it said nothing; None for no answer in time."""
     try:
-        paths = json.loads(kept)
-    except ValueError:
-        paths = []
-    hung: dict[str, str] = {}
-    if not isinstance(paths, list) or not paths:
-        return hung
-    for number in node.names("/proc"):
-        words = optional(node, f"/proc/{number}/cmdline").strip("\0").split("\0") if number.isdigit() else []
-        if words[: len(STAT)] == STAT and words[-1] in paths:
-            hung[words[-1]] = number
-    return hung
+        ran = node.run([*STAT, mount.path], ANSWER_S)
+    except NotMeasuredError as error:
+        return error.cause if "no such program" in error.cause else None
+    return ran.stdout.strip() if ran.rc == 0 else ran.stderr.strip() or f"stat ended with {ran.rc}"
 
 
-def _space(mount: Mount, answer: str) -> Iterator[Measurement]:
+def _space(mount: Mount, answer: str | None) -> Iterator[Measurement]:
+    """Return what an answer says, None being no answer in time."""
     place, source = Place("mount", mount.path), f"{' '.join(STAT[:2])} {mount.path}"
+    if answer is None:
+        yield Measurement("mount_hangs", place, True, source, f"no answer in {ANSWER_S:g} s")
+        return
     numbers = parse_space(answer)
-    is_silent = answer.startswith(("no answer", "process "))
-    if numbers is None and not is_silent:
+    if numbers is None:
         is_broken = re.search(r"Input/output error|Stale file handle|endpoint is not connected", answer) is not None
         yield Measurement("mount_hangs", place, True if is_broken else None, source, f"{answer:.200}" or "no answer")
         return
-    yield Measurement("mount_hangs", place, is_silent, source, answer if is_silent else "answers")
-    if numbers is None or mount.kind in IMAGES or "ro" in mount.options:
+    yield Measurement("mount_hangs", place, False, source, "answers")
+    if mount.kind in IMAGES or "ro" in mount.options:
         return
     space, inodes = numbers
     yield Measurement("mount_space_used", place, space, source, "" if space is not None else "it has no size")

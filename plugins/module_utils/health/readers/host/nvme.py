@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import optional
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import at_once, optional
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
 
 CONTROLLERS, BLOCKS = "/sys/class/nvme", "/sys/block"
@@ -40,22 +40,23 @@ MEDIA = ("media_errors",)
 
 def read(node: Node) -> Reading:
     """Measure each local disk. Volumes of RAID controllers and removable disks have no health log."""
-    measurements: list[Measurement] = []
+    disks: list[Place] = []
     for name in node.names(CONTROLLERS):
         # Controllers behind a network are the storage server's.
         if CONTROLLER.fullmatch(name) and optional(node, f"{CONTROLLERS}/{name}/transport") in ("pcie", ""):
-            measurements += _controller(node, name)
+            disks.append(Place("nvme", name))
     for name in node.names(BLOCKS):
         is_sata = optional(node, f"{BLOCKS}/{name}/device/vendor") == "ATA"
         if SCSI_DISK.fullmatch(name) and is_sata and optional(node, f"{BLOCKS}/{name}/removable") != "1":
-            measurements += _disk(node, name)
-    return Reading("nvme", tuple(measurements))
+            disks.append(Place("disk", name))
+    ask = {"nvme": _controller, "disk": _disk}
+    answers = at_once(lambda place: ask[place.kind](node, place), disks)
+    return Reading("nvme", tuple(measurement for answer in answers for measurement in answer))
 
 
-def _controller(node: Node, name: str) -> list[Measurement]:
-    place = Place("nvme", name)
+def _controller(node: Node, place: Place) -> list[Measurement]:
     try:
-        ran = node.run(["nvme", "smart-log", f"/dev/{name}", "-o", "json"], ANSWER_S)
+        ran = node.run(["nvme", "smart-log", f"/dev/{place.name}", "-o", "json"], ANSWER_S)
         if ran.rc:
             raise NotMeasuredError(f"nvme ended with {ran.rc}: {ran.stderr.strip():.200}")
         return list(parse_nvme(ran.stdout, place, "nvme smart-log"))
@@ -66,8 +67,7 @@ def _controller(node: Node, name: str) -> list[Measurement]:
             return [Measurement("disk_failed", place, None, "nvme smart-log", f"{error.cause}; {second.cause}")]
 
 
-def _disk(node: Node, name: str) -> list[Measurement]:
-    place = Place("disk", name)
+def _disk(node: Node, place: Place) -> list[Measurement]:
     try:
         return _smartctl(node, place)
     except NotMeasuredError as error:

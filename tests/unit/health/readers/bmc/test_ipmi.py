@@ -48,7 +48,7 @@ def test_an_empty_log_and_good_sensors_pass():
         (LOST.format("Asserted"), {"bmc_power_input": ["PSU2 Status"]}),
         ("2,11/26/2026,22:22:43,Power Supply #0x52,Failure detected,Asserted", {"bmc_power_supply": ["PSU2 Status"]}),
         (
-            "26,09/15/2022,15:34:46,Voltage PVPP,Lower Non-recoverable going low,Asserted,Reading 0.12 < Threshold 2.17",
+            "26,09/15/2022,15:34:46,Voltage PVPP,Lower Non-recoverable going low,Asserted,Reading 0.12 < 2.17",
             {"bmc_voltage": ["Voltage PVPP"]},
         ),
         ("7,11/26/26,22:22:46 GMT,Fan #0x81,Lower Critical going low ,Asserted", {"bmc_fan": ["Fan #0x81"]}),
