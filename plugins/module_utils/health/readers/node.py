@@ -150,8 +150,15 @@ class Node:
 
     def text(self, path: str) -> str:
         """Return a file's text, at most LIMIT_BYTES of it, without white space at its ends. Raises OSError."""
-        with open(self.path(path), "rb") as stream:
-            return stream.read(LIMIT_BYTES).decode(errors="replace").strip()
+        data = bytearray()
+        # /proc/sys refuses a call for more than the kernel can allocate at once, 4 MiB, however short the file.
+        with open(self.path(path), "rb", buffering=0) as stream:
+            while len(data) < LIMIT_BYTES:
+                part = stream.read(1 << 16)
+                if not part:
+                    break
+                data += part
+        return data[:LIMIT_BYTES].decode(errors="replace").strip()
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a directory, none if it is absent. Raises OSError if it cannot be read."""

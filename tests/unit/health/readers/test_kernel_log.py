@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers import kernel_log
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.kernel_log import events, read, records
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node
 
 XID = "NVRM: Xid (PCI:0000:9b:00): 119, pid=1, name=nvidia-smi, Timeout"
 LOG, BOOT = "/dev/kmsg", "/proc/sys/kernel/random/boot_id"
@@ -219,3 +220,7 @@ def test_any_bytes_are_read_without_a_crash(data):
     for each in (text, record(0) + text, f"4,1,1,-;NVRM: Xid (PCI:{text}"):
         for event in events(records(each), replace(expected()), "b"):
             assert event.check
+
+
+def test_the_boots_number_can_be_read_from_this_machines_kernel():
+    assert len(Node(expected()).boot_id) == 36
