@@ -15,7 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node
 # The kernel's counters have 64 bits at most.
 DIGITS = re.compile(r"[0-9]{1,20}")
 
-Item, Answer = TypeVar("Item"), TypeVar("Answer")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 def at_once(ask: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
