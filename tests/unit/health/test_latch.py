@@ -70,7 +70,7 @@ def test_a_deeper_check_ends_the_fault_of_a_lighter_one_but_not_in_the_round_tha
     node = sick(BAD)
     deep = Reading("deep", (measured("deep_width", False),))
     node.read(at(60), Reading("reader", (BAD,)), deep)
-    assert node.faults() == [WIDTH]
+    assert [(fault.name, fault.since, fault.count) for fault in node.condition.faults] == [(WIDTH, at(0), 2)]
     node.read(at(120), deep)
     assert node.faults() == []
 
