@@ -28,6 +28,7 @@ ALLOWED = {
     "gpu_node": {"host", "topology"},
     "site": set(),
     "gateways": set(),
+    "health": {"topology", "pci"},
 }
 FOR_ALL = {"common", "proof"}
 # Library files that import Ansible, and the name for which they import it.

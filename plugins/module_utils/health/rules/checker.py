@@ -1,0 +1,84 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Rules of the checker itself: what it could not measure, and devices that are not there. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    CONFIGURATION,
+    EVENT,
+    HARDWARE,
+    NOT_TRUE,
+    Rule,
+)
+
+DEVICE_MISSING = "device_missing"
+NOT_MEASURED_CHECK, READER_FAILED, READER_HANGS = "not_measured", "reader_failed", "reader_hangs"
+STATE_UNREADABLE, EXPECTED_UNREADABLE = "state_unreadable", "expected_unreadable"
+# A node with one of these faults is not known to be healthy.
+UNKNOWN = (NOT_MEASURED_CHECK, READER_FAILED, EXPECTED_UNREADABLE)
+SOURCE = "the health check itself"
+
+RULES = (
+    Rule(
+        DEVICE_MISSING,
+        "a planned device is missing",
+        HARDWARE,
+        NOT_TRUE,
+        "drain",
+        "the node's plan",
+        "device-missing",
+    ),
+    Rule(
+        NOT_MEASURED_CHECK,
+        "not measured for three rounds",
+        CONFIGURATION,
+        NOT_TRUE,
+        "watch",
+        SOURCE,
+        "not-measured",
+    ),
+    Rule(
+        READER_FAILED,
+        "a reader measured nothing for three rounds",
+        CONFIGURATION,
+        NOT_TRUE,
+        "watch",
+        SOURCE,
+        "not-measured",
+    ),
+    # A process that cannot be killed waits in the kernel, mostly for a device, and only a reboot ends it.
+    Rule(
+        READER_HANGS,
+        "a reader's process cannot be killed",
+        CONFIGURATION,
+        NOT_TRUE,
+        "reboot",
+        SOURCE,
+        "reader-hangs",
+    ),
+    # Faults of before are unknown, and so is a person's drain: only a person can say that the node is fit.
+    Rule(
+        STATE_UNREADABLE,
+        "the stored state could not be read",
+        CONFIGURATION,
+        EVENT,
+        "person",
+        SOURCE,
+        "state-unreadable",
+    ),
+    Rule(
+        EXPECTED_UNREADABLE,
+        "what the node must have could not be read",
+        CONFIGURATION,
+        NOT_TRUE,
+        "configure",
+        SOURCE,
+        "expected-unreadable",
+    ),
+)
+
+
+def without_rule(check: str) -> Rule:
+    """Return the rule of a check that the table does not have, of a log's line for example: a person looks at it."""
+    return Rule(check, "a check without a rule", CONFIGURATION, EVENT, "watch", SOURCE, "not-measured")

@@ -1,0 +1,72 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The rules of hosts, ports and BMCs are complete, and compare a place with the plan of that place alone."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    ACTIONS,
+    EVENT,
+    INCREASE_AT_MOST,
+    NOT_TRUE,
+    Device,
+    Expected,
+    Place,
+    Port,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import bmc, host, network
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES, TABLES
+
+MINE = (*host.RULES, *network.RULES, *bmc.RULES)
+EXPECTED = Expected(
+    "gpu01",
+    devices=(Device("0000:5c:00.0", "nic", "NIC", link_speed_gt_s=32.0, link_width=16),),
+    ports=(Port("mlx5_4/1", rate_gbit_s=400.0),),
+    memory_bytes=1000,
+    processors=96,
+)
+
+
+@pytest.mark.parametrize("rule", MINE, ids=lambda rule: rule.check)
+def test_each_rule_is_complete_and_in_the_table(rule):
+    assert RULES[rule.check] == rule
+    assert rule.action in ACTIONS
+    assert rule.title
+    assert rule.source
+    assert re.fullmatch(r"[a-z0-9-]+", rule.runbook)
+    assert (rule.window_s > 0) == (rule.comparison == INCREASE_AT_MOST)
+    has_limit = rule.limit is not None or rule.expected is not None
+    # Only the inventory knows how many power supplies there are.
+    assert has_limit == (rule.comparison not in (NOT_TRUE, EVENT) and rule.check != "bmc_power_supplies")
+
+
+def test_no_check_has_two_rules():
+    counts = Counter(rule.check for table in TABLES for rule in table)
+    assert {check for check, count in counts.items() if count > 1} == set()
+
+
+@pytest.mark.parametrize(
+    ("check", "place", "limit"),
+    [
+        ("pcie_width", Place("nic", "0000:5c:00.0"), 16),
+        ("pcie_speed", Place("nic", "0000:5c:00.0"), 32.0),
+        ("pcie_width", Place("gpu", "0000:5c:00.0"), None),
+        ("port_rate", Place("port", "mlx5_4/1"), 400.0),
+        ("port_rate", Place("port", "mlx5_5/1"), None),
+        ("memory_bytes", Place("node"), 980),
+        ("processors", Place("node"), 96),
+        ("processors", Place("bmc"), None),
+    ],
+)
+def test_a_place_is_compared_with_its_own_plan(check, place, limit):
+    assert RULES[check].expected(EXPECTED, place) == limit
+
+
+@pytest.mark.parametrize("check", ["memory_bytes", "processors"])
+def test_nothing_is_expected_without_a_plan(check):
+    assert RULES[check].expected(Expected("gpu01"), Place("node")) is None
