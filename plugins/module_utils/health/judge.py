@@ -63,7 +63,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Memory:
-    """What later rounds need of earlier ones, all of one boot."""
+    """The values that later rounds need of earlier ones, all of one boot."""
 
     boot_id: str = ""
     series: tuple[Series, ...] = ()

@@ -91,7 +91,7 @@ class Unmeasured:
 
 @dataclass(frozen=True)
 class Word:
-    """What a person said of the node, with the reason: out of service, or under maintenance."""
+    """A person's word on the node, with the reason: out of service, or under maintenance."""
 
     reason: str
     by: str
@@ -112,7 +112,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Condition:
-    """What is wrong with a node: its faults, worst first, what was not measured, and what persons said."""
+    """The condition of a node: its faults, worst first, what was not measured, and what persons said."""
 
     faults: tuple[Fault, ...] = ()
     unmeasured: tuple[Unmeasured, ...] = ()

@@ -159,7 +159,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a node must have and do, made on the controller, so that a sick node never defines what is healthy."""
+    """All that a node must have and do, made on the controller, so that a sick node never defines what is healthy."""
 
     host: str
     devices: tuple[Device, ...] = ()
@@ -188,7 +188,7 @@ EVENT = "event"  # each event is a fault
 
 @dataclass(frozen=True)
 class Rule:
-    """How one check is judged, and what its fault asks for."""
+    """The way in which one check is judged, and what its fault asks for."""
 
     check: str  # "pcie_width"
     title: str  # what a fault says: "PCIe link narrower than planned"

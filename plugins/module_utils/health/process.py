@@ -62,7 +62,7 @@ class _Child:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a reader's process gave, and which of its processes still live although they were killed."""
+    """The answer of a reader's process, and which of its processes still live although they were killed."""
 
     reading: Reading
     alive: tuple[Process, ...] = ()

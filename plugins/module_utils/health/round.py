@@ -51,7 +51,7 @@ PERIOD_S = 60.0
 
 @dataclass(frozen=True)
 class Paths:
-    """Where a node's checker has its files; ``root`` is below which readers read."""
+    """The directories and files of a node's checker; ``root`` is below which readers read."""
 
     state: str = DIRECTORY
     run: str = RUN

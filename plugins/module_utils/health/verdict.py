@@ -32,7 +32,7 @@ SLURM_PREFIX = "sailloft: "
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a node may take work, and why not. ``status`` is one of FIT, UNFIT and UNKNOWN, and the exit code."""
+    """The verdict: if a node may take work, and why not. ``status`` is one of FIT, UNFIT and UNKNOWN, and the exit code."""
 
     host: str
     status: int

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What others read of a node's health: a node that is not known to be healthy is never called so."""
+"""A node's health as others read it: a node that is not known to be healthy is never called so."""
 
 from __future__ import annotations
 

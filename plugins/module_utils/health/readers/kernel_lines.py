@@ -20,7 +20,7 @@ NODE = Place("node")
 
 
 class Report(NamedTuple):
-    """What a line reports. Lines with the same check, place and detail report one thing."""
+    """The report of a line. Lines with the same check, place and detail report one thing."""
 
     check: str
     place: Place

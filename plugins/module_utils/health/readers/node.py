@@ -36,7 +36,7 @@ class NotMeasuredError(SailloftError):
 
 
 class Ran(NamedTuple):
-    """What a program that ended by itself returned. A status below 0: it was ended by that signal."""
+    """The answer of a program that ended by itself. A status below 0: it was ended by that signal."""
 
     rc: int
     stdout: str

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a BMC says over IPMI: its event log and its sensors, by ipmitool, which reads and never clears.
+"""Read what a BMC says over IPMI: its event log and its sensors, by ipmitool, which reads and never clears.
 
 The log has the beginnings (Asserted) and ends (Deasserted) of states, and what happened once. A state without an end
 counts until the sensor itself shows that it is over. What happened once is reported once: ``kept`` has the last record.

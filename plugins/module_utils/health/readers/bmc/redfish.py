@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a BMC says over Redfish of power supplies, their redundancy, fans, temperatures and the whole server.
+"""Read what a BMC says over Redfish of power supplies, their redundancy, fans, temperatures and the whole server.
 
 New BMCs have PowerSubsystem and ThermalSubsystem, older ones Power and Thermal, many have both: the new ones count.
 Only GET is sent, only to the BMC's own address, and no text of an answer or an exception is in an error, because some

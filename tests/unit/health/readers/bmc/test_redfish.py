@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a BMC says over Redfish becomes one fault for each cause, and its account never leaves the request."""
+"""A BMC's answer over Redfish becomes one fault for each cause, and its account never leaves the request."""
 
 from __future__ import annotations
 
