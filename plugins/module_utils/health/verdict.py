@@ -32,7 +32,7 @@ SLURM_PREFIX = "sailloft: "
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict: if a node may take work, and why not. ``status`` is one of FIT, UNFIT and UNKNOWN, and the exit code."""
+    """The verdict on a node: may it take work, and why not. ``status``, the exit code, is FIT, UNFIT or UNKNOWN."""
 
     host: str
     status: int
