@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from machines import failed, node, unmeasured, values, write
+from health_nodes import failed, node, unmeasured, values, write
 from redfish_bmc import RedfishBmc, collection
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Place, Port, Reading, Setting

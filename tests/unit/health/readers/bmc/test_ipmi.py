@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 
 import pytest
+from health_nodes import failed, values
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import failed, values
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.ipmi import (

@@ -8,7 +8,7 @@ import time
 
 import pytest
 import redfish_bmc
-from machines import failed, results, unmeasured, values
+from health_nodes import failed, results, unmeasured, values
 from messages import raises
 from redfish_bmc import CHASSIS, PASSWORD, SUPPLIES, RedfishBmc, new, old, status
 

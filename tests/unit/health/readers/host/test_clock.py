@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 
 import pytest
+from health_nodes import failed, node, results
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import failed, node, results
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host import clock

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import pytest
+from health_nodes import failed, node, results, unmeasured, values, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from machines import failed, node, results, unmeasured, values, write
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.edac import read

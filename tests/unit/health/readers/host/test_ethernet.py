@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import pytest
+from health_nodes import failed, node, results, unmeasured, write
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import failed, node, results, unmeasured, write
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Device, Expected, Place, Port
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.ethernet import judged, parse, read

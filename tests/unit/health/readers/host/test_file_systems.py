@@ -7,9 +7,9 @@ from __future__ import annotations
 import threading
 
 import pytest
+from health_nodes import failed, node, results, unmeasured, values, write
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import failed, node, results, unmeasured, values, write
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Expected

@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from health_nodes import failed, node, results, unmeasured, write
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import failed, node, results, unmeasured, write
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Place, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.nvme import (

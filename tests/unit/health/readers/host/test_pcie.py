@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from health_nodes import failed, node, results, unmeasured, values, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from machines import failed, node, results, unmeasured, values, write
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Device, Expected
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.pcie import (

@@ -7,9 +7,9 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from health_nodes import failed, node, results
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import failed, node, results
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Expected, Port
