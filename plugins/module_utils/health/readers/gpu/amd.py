@@ -21,7 +21,7 @@ TIMEOUT_S = 30.0
 VALUES = (
     ("amd_ecc_uncorrectable", ("ecc", "total_uncorrectable_count"), False),
     ("amd_pcie_replays", ("pcie", "replay_count"), True),
-    ("gpu_pcie_width", ("pcie", "width"), False),
+    ("pcie_width", ("pcie", "width"), False),
     ("gpu_temperature", ("temperature", "hotspot"), False),
     ("gpu_memory_temperature", ("temperature", "mem"), False),
     ("gpu_power", ("power", "socket_power"), False),

@@ -325,14 +325,14 @@ class _Gpu:
         info = "pci/pci_gpu_link_info"
         path = f"{info}/link_widths/current_link_width"
         width = self._number(path)
-        yield self.measured("gpu_pcie_width", width or None, path, "" if width else self._absence(path))
+        yield self.measured("pcie_width", width or None, path, "" if width else self._absence(path))
         path = f"{info}/pcie_gen/current_link_gen"
         generation, idle = self._number(path), self._is_working(WORKS)
         speed = SPEEDS.get(int(generation)) if generation else None
         if generation and speed is None:
             self.strange[path] = f"generation {generation:g}"
         reason = "" if speed and not idle else idle or self._absence(path)
-        yield self.measured("gpu_pcie_speed", None if idle else speed, path, reason)
+        yield self.measured("pcie_speed", None if idle else speed, path, reason)
         path = "pci/replay_counter"
         replays = self._number(path)
         reason = "" if replays is not None else self._absence(path)

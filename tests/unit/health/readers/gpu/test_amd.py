@@ -48,7 +48,7 @@ def test_faults_are_named_at_their_gpu(tmp_path):
     pages = json.dumps([{"gpu": 0, "pending": "No bad pages found."}, {"gpu": 1, "pending": [{"page_address": 1}]}])
     assert verdicts(tmp_path, metric(0), metric(1, ecc=2, width=8), pages=pages).faults() == {
         ("amd_ecc_uncorrectable", f"gpu {SECOND}"),
-        ("gpu_pcie_width", f"gpu {SECOND}"),
+        ("pcie_width", f"gpu {SECOND}"),
         ("amd_retired_pages_pending", f"gpu {SECOND}"),
     }
 

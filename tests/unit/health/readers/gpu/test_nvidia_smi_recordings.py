@@ -71,9 +71,9 @@ FAULTS = {
     f"{H100}ecc-disabled/": {("gpu_ecc_mode", 2)},
     f"{H100}ecc-injector/": {("gpu_ecc_dram_uncorrectable", 4), (LIFETIME, 4), ("gpu_row_remap_failure", 4)},
     "nvidia-smi/550.163.01/t4/retired-pages-pending/": {("gpu_retired_pages_pending", 0)},
-    f"{A100}pcie-gen1-busy/": {("gpu_pcie_speed", 2)},
-    f"{H100}pcie-width-x8/": {("gpu_pcie_width", 4)},
-    f"{OLD}pcie-gen1-x8-busy/": {("gpu_pcie_speed", 5), ("gpu_pcie_width", 5)},
+    f"{A100}pcie-gen1-busy/": {("pcie_speed", 2)},
+    f"{H100}pcie-width-x8/": {("pcie_width", 4)},
+    f"{OLD}pcie-gen1-x8-busy/": {("pcie_speed", 5), ("pcie_width", 5)},
     f"{H100}pcie-replays/": {("gpu_pcie_replays", 1)},
     f"{H100}power-brake/": {("gpu_power_brake", 0)},
     f"{H100}hw-thermal-slowdown/": {("gpu_hw_thermal_slowdown", 7)},
@@ -161,10 +161,10 @@ REMAP = ("gpu_row_remap_pending", "gpu_row_remap_failure")
 UNMEASURED = {
     f"{H100}ecc-disabled/": (ECC, (2,)),
     f"{H100}gpu-lost-handle/": (("gpu_lost", "device_missing"), (0, 1, 2, 4, 5, 6, 7)),
-    f"{H100}gpu-lost-late/": ((*ECC, *REMAP, "gpu_pcie_width"), (3,)),
+    f"{H100}gpu-lost-late/": ((*ECC, *REMAP, "pcie_width"), (3,)),
     "nvidia-smi/550.163.01/t4/healthy-idle/": (REMAP, (0, 1, 2, 3)),
     "nvidia-smi/550.163.01/t4/retired-pages-pending/": (REMAP, (0, 1, 2, 3)),
-    "nvidia-smi/550.163.01/l40s/healthy-idle-gen1/": (("gpu_pcie_speed",), ALL),
+    "nvidia-smi/550.163.01/l40s/healthy-idle-gen1/": (("pcie_speed",), ALL),
     "nvidia-smi/555.58.02/h100/healthy-busy/": (("gpu_reset_required",), ALL),
     f"{PUBLISHED}v12-a100-sxm4-mig.xml": (REMAP, (0,)),
     f"{PUBLISHED}v12-rtx-3080.xml": ((*ECC, *REMAP), (0,)),
@@ -185,8 +185,8 @@ PASSED = {
     f"{DCGM}constructed-diag-4-pass.json": ("dcgm_diag_software", "dcgm_diag_memory", "dcgm_diag_pcie"),
     f"{DCGM}constructed-health-healthy.json": ("dcgm_health", "dcgm_health_warning"),
     f"{H100}row-remap-done/": REMAP,
-    f"{H100}healthy-busy/": (*ECC, *REMAP, "gpu_pcie_speed", "gpu_power_brake", "gpu_nvlinks_active"),
-    f"{OLDEST}healthy-busy/": (*ECC, *REMAP, "gpu_pcie_speed", "gpu_power_brake"),
+    f"{H100}healthy-busy/": (*ECC, *REMAP, "pcie_speed", "gpu_power_brake", "gpu_nvlinks_active"),
+    f"{OLDEST}healthy-busy/": (*ECC, *REMAP, "pcie_speed", "gpu_power_brake"),
 }
 
 
