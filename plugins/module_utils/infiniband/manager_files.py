@@ -70,8 +70,9 @@ def _opensm(fabric: Fabric, request: Request, guids: Guids, manager: Hca | None,
     if request.manager == NVIDIA:
         settings["use_ucast_cache"] = "TRUE"
     settings.update(_qos(request))
-    # The proof reads the tables that opensm writes with 0x40; 0x03 is the default.
+    # The proof reads the tables that opensm writes with 0x40 (0x03 is the default), and the engine in its log.
     settings["log_flags"] = "0x43"
+    settings["force_log_flush"] = "TRUE"
     settings.update(request.options)
     return "\n".join([*lines, *(f"{name} {value}" for name, value in settings.items())]) + "\n"
 

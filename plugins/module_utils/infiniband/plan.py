@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model i
 class FabricPlan(NamedTuple):
     """A planned fabric: what it is made of, its files by name, and lines for people to read."""
 
+    site: Site
     fabric: Fabric
     request: Request
     guids: Guids
@@ -41,7 +42,7 @@ def plan(
     request = read(settings, fabric, {**_groups(site), **(groups or {})})
     known = know(fabric, guids, found)
     texts = files(fabric, request, known)
-    return FabricPlan(fabric, request, known, texts, _summary(fabric, request))
+    return FabricPlan(site, fabric, request, known, texts, _summary(fabric, request))
 
 
 def _groups(site: Site) -> dict[str, list[str]]:
