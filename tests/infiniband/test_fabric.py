@@ -11,7 +11,7 @@ import ib_sites
 import pytest
 import simulated_subnet
 from messages import Mentions
-from simulated_subnet import Subnet
+from simulated_subnet import DiedError, Subnet
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
@@ -51,7 +51,14 @@ def without(*ends):
 
 def proved(folder: Path, cables=CABLES, master=PLAN.files, standby=PLAN.files, slow=(), others=()):
     """Return the proof of a subnet; ``master`` and ``standby`` are the files of both, ``others`` further managers."""
-    with Subnet(folder / "subnet", cables, slow) as subnet, contextlib.ExitStack() as stack:
+    for attempt in range(3):
+        with contextlib.suppress(DiedError):
+            return _proved(folder / f"subnet{attempt}", cables, master, standby, slow, others)
+    raise AssertionError("the managers died three times")
+
+
+def _proved(folder, cables, master, standby, slow, others):
+    with Subnet(folder, cables, slow) as subnet, contextlib.ExitStack() as stack:
         home = stack.enter_context(subnet.manager(MASTER, subnet.configure(MASTER, master, "opensm-node-1.conf")))
         running = {STANDBY: ("opensm-node-3.conf", standby)} if standby else {}
         running.update({host: ("opensm.conf", {"opensm.conf": "sm_priority 1\n"}) for host in others})

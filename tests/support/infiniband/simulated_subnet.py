@@ -59,6 +59,10 @@ def _ports(links: list[Cable]) -> dict[str, list[tuple[int, tuple[str, int]]]]:
     return {name: sorted(ports[name]) for name in sorted(ports)}
 
 
+class DiedError(Exception):
+    """A program of the subnet ended: libumad2sim sometimes crashes a manager that starts beside another one."""
+
+
 class Subnet:
     """A running ibsim. ``slow`` are (description, port) of ports with one lane only."""
 
@@ -107,9 +111,12 @@ class Subnet:
             process.wait(30)
 
     def until(self, check: Any) -> None:
-        """Wait until ``check`` returns true."""
+        """Wait until ``check`` returns true. Raises DiedError if ibsim or an opensm ends before."""
         end = time.monotonic() + WAIT_S
         while not check():
+            for process in self.processes:
+                if process.poll() is not None:
+                    raise DiedError(f"{process.args} ended with {process.returncode}")
             assert time.monotonic() < end, "nothing came of it in time"
             time.sleep(0.05)
 
@@ -160,20 +167,14 @@ class Subnet:
     @contextlib.contextmanager
     def manager(self, host: str, config: Path) -> Iterator[Path]:
         """Run an opensm until the block ends; yield its directory when it is master or standby."""
-        log = config.parent / "opensm.log"
-        for patience_s in (5, 10, 20, 40, 80, WAIT_S):
-            process = self._opensm(host, config)
-            end = time.monotonic() + patience_s
-            while not _settled(log) and time.monotonic() < end:
-                time.sleep(0.05)
-            if _settled(log):
-                break
-            # libumad2sim sometimes never answers an opensm that starts while another one sends.
-            self._stop(process)
+        process = self._opensm(host, config)
         try:
+            self.until(lambda: _settled(config.parent / "opensm.log"))
             yield config.parent
         finally:
-            self._stop(process)
+            process.kill()
+            process.wait(30)
+            self.processes.remove(process)
 
     def _opensm(self, host: str, config: Path) -> subprocess.Popen[bytes]:
         with (config.parent / "opensm.out").open("w") as stream:
@@ -183,16 +184,10 @@ class Subnet:
                 stdout=stream,
                 stderr=stream,
                 cwd=self.folder,
-                env={**self.environment, "SIM_HOST": host, "SIM_SET_ISSM": "1"},
+                env={**self.environment, "SIM_HOST": host},
             )
         self.processes.append(process)
         return process
-
-    def _stop(self, process: subprocess.Popen[bytes]) -> None:
-        if process in self.processes:
-            process.kill()
-            process.wait(30)
-            self.processes.remove(process)
 
 
 def _settled(log: Path) -> bool:
