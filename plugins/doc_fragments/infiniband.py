@@ -61,8 +61,8 @@ options:
     type: dict
   service_levels:
     description:
-      - By number (0 to 15), the virtual C(lane), its C(weight) (V(64)), and whether the lane is C(high) priority. Without
-        it, QoS is left off.
+      - By number (0 to 15), the virtual C(lane), its C(weight) (V(64)), and whether the lane is C(high) priority.
+      - Without it, QoS is left off.
     type: dict
   options:
     description: Further settings of C(opensm.conf), or other values for those that are planned.

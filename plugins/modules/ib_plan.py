@@ -14,7 +14,7 @@ description:
     C(topoconfig.conf) (the planned links) of one fabric of the blueprint. It runs on the controller, without a host.
   - Partitions are checked before opensm sees them. After one mistake in C(partitions.conf), opensm makes all ports full
     members of the default partition, and tells it only in its log.
-  - A GUID that is not known yet is a comment in the files, and is listed in RV(unknown). C(topoconfig.conf) has only the
+  - A GUID that is not known yet is a comment in the files, and is listed in RV(unknown). C(topoconfig.conf) has only
     links with two known GUIDs, and with it the subnet manager sees no other links.
   - Adaptive routing and SHARP are settings of NVIDIA's subnet manager (O(options)). No proof shows their effect.
 options:

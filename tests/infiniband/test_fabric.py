@@ -138,7 +138,7 @@ MUTATIONS = {
     ),
     "standby with other settings": (
         {"standby": {**PLAN.files, "opensm-node-3.conf": "sm_priority 14\nrouting_engine minhop\n"}},
-        {("managers", Mentions("node-3")): Mentions("minhop")},
+        {("managers", Mentions("node-3")): Mentions("sm_priority 14")},
     ),
     "no standby": (
         {"standby": {}},

@@ -209,5 +209,5 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
 def _first_difference(wanted: str, seen: str | None) -> str:
     if seen is None:
         return "the file is missing"
-    pairs = zip([*wanted.splitlines(), "the end"], [*seen.splitlines(), "the end"])
-    return next((f"{b!r} instead of {a!r}" for a, b in pairs if a != b), "the end of the file")
+    pairs = zip(*([*(line for line in text.splitlines() if line[:1] != "#"), "the end"] for text in (wanted, seen)))
+    return next((f"{b!r} instead of {a!r}" for a, b in pairs if a != b), "a comment")
