@@ -24,6 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.t
 Cable = tuple[tuple[str, int], tuple[str, int]]
 # A loaded machine has taken a minute for what takes 0.2 s.
 WAIT_S = 600
+# A test that is killed leaves no process behind.
+_WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
 # The limits of ibsim for a site with 512 nodes and 8 rails: nodes, switches, ports.
 LIMITS = ("-N", "6000", "-S", "400", "-P", "60000", "-L", "30000")
 
@@ -92,7 +94,7 @@ class Subnet:
         plain = {name: value for name, value in self.environment.items() if name != "LD_PRELOAD"}
         with log.open("w") as stream:
             # ibsim ends when its console is closed.
-            command = ["ibsim", "-s", *LIMITS, str(self.folder / "net")]
+            command = [*_WITH_THE_TEST, "ibsim", "-s", *LIMITS, str(self.folder / "net")]
             self.processes.append(
                 subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=stream, stderr=stream, cwd=self.folder, env=plain
@@ -179,7 +181,7 @@ class Subnet:
     def _opensm(self, host: str, config: Path) -> subprocess.Popen[bytes]:
         with (config.parent / "opensm.out").open("w") as stream:
             process = subprocess.Popen(
-                ["opensm", "-F", str(config)],
+                [*_WITH_THE_TEST, "opensm", "-F", str(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
