@@ -20,8 +20,8 @@ options:
     required: true
   guids:
     description:
-      - The GUIDs of the inventory. By host, the GUID of the port of each RDMA device (C({node-0001: {mlx5_0: 0x...}})),
-        and of each switch its node GUID. Null counts as left out.
+      - The GUIDs of the inventory. By host, the port's GUID of each RDMA device by its name, and by switch its node GUID.
+        Null counts as left out.
       - Where O(found) has another GUID, this one is taken, and the difference is reported.
     type: dict
     default: {}

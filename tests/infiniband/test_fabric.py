@@ -64,8 +64,7 @@ def _proved(folder, cables, master, standby, slow, others):
         running.update({host: ("opensm.conf", {"opensm.conf": "sm_priority 1\n"}) for host in others})
         for host, (name, files) in running.items():
             stack.enter_context(subnet.manager(host, subnet.configure(host, files, name)))
-        # The master sees a new manager when it has swept the subnet.
-        subnet.until(lambda: subnet.run(MASTER, "saquery", "SMIR").count("SMInfoRecord dump") == 1 + len(running))
+        subnet.sweep(MASTER, home, 1 + len(running))
         return prove(PLAN, subnet.readings(MASTER, home, {"node-1": master, "node-3": standby}))
 
 

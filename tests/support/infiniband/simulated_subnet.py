@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -177,6 +178,18 @@ class Subnet:
             process.kill()
             process.wait(30)
             self.processes.remove(process)
+
+    def sweep(self, host: str, home: Path, managers: int) -> None:
+        """Let the master, of directory ``home``, sweep its subnet until it sees that many managers, itself included.
+
+        It hears of a new manager by a trap, which ibsim loses at times.
+        """
+        log = home / "opensm.log"
+        while self.run(host, "saquery", "SMIR").count("SMInfoRecord dump") != managers:
+            sweeps = log.read_text(errors="replace").count("SUBNET UP")
+            master = next(process for process in self.processes if str(home) in str(process.args))
+            master.send_signal(signal.SIGHUP)
+            self.until(lambda: log.read_text(errors="replace").count("SUBNET UP") > sweeps)  # noqa: B023
 
     def _opensm(self, host: str, config: Path) -> subprocess.Popen[bytes]:
         with (config.parent / "opensm.out").open("w") as stream:
