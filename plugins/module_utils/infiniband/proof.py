@@ -37,7 +37,7 @@ _SMS = "saquery SMInfoRecord"
 
 
 class Readings(NamedTuple):
-    """What was read, as texts.
+    """All that was read of a fabric, as texts.
 
     ``found``: ibnetdiscover -p. ``links``, ``forwarding``, ``order``, ``log``: opensm-subnet.lst, opensm-lfts.dump,
     opensm-ftree-ca-order.dump and opensm.log of the master; the last two are "" where there is none. ``pkeys``:

@@ -55,7 +55,7 @@ class Graph:
 
 @dataclass
 class Routes:
-    """What was found on all paths: faults by (leaf, HCA), dependencies by channel, foreign leaves on paths."""
+    """The findings on all paths: faults by (leaf, HCA), dependencies by channel, foreign leaves on paths."""
 
     faults: dict[tuple[str, Hca], str] = field(default_factory=dict)
     dependencies: dict[int, set[int]] = field(default_factory=dict)
