@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import Readings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import read_tables
 
@@ -154,8 +154,15 @@ class Subnet:
             file = home / name
             return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
-        links, forwarding = text("opensm-subnet.lst"), text("opensm-lfts.dump")
-        hcas = read_tables(links, forwarding).hcas
+        # A sweep may be writing them.
+        links = forwarding = ""
+        hcas: dict[Hca, int] = {}
+        while not hcas:
+            before = (links, forwarding)
+            time.sleep(0.2)
+            links, forwarding = text("opensm-subnet.lst"), text("opensm-lfts.dump")
+            if (links, forwarding) == before:
+                hcas = read_tables(links, forwarding).hcas
         return Readings(
             found=self.run(host, "ibnetdiscover", "-p"),
             links=links,

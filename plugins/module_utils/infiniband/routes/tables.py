@@ -46,7 +46,7 @@ class SwitchTable(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """A subnet as its manager sees and configured it. ``hcas``: LID by HCA. ``order``: the HCAs in the engine's order."""
+    """A subnet as its manager configured it. ``hcas``: LID by HCA. ``order``: the HCAs in the engine's order."""
 
     switches: dict[str, SwitchTable]
     hcas: dict[Hca, int]
