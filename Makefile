@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy release molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling infiniband infiniband-long sanity sanity-long docs galaxy release molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -95,11 +95,11 @@ check: packages .venv/.tests
 # Two phases run at a time: first those that use one processor, beside the emulated server, then the long ones, and at the
 # end those that use both processors.
 test:
-	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,molecule-quick,fleet,unit,python39,ansible-core,boot,identity
+	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,molecule-quick,fleet,unit,python39,ansible-core,boot,identity,infiniband
 
 # The phases that take long, try more cases, or add little to what a part of `test` shows of the same code.
 test-all: test
-	tests/phases sanity-long thorough fleet-long python39-all ansible-core-all image-boot boot-loader dcb cabling molecule-long bench
+	tests/phases sanity-long thorough fleet-long python39-all ansible-core-all image-boot boot-loader dcb cabling infiniband-long molecule-long bench
 
 environments: .venv/.tests .venv/publish/.done vcsim
 
@@ -176,6 +176,14 @@ styles := pep8 pylint yamllint
 # The neighbours in a small site, as lldpd and ibnetdiscover see them; needs root.
 cabling: packages .venv/.tests
 	$(as_root)pytest -v --timeout 1800 tests/cabling
+
+# A planned InfiniBand fabric with the real opensm in ibsim: proved, and each fault named.
+infiniband: packages .venv/.tests
+	pytest --timeout 1800 tests/infiniband
+
+# The same with a pod of Blue Vela.
+infiniband-long: packages .venv/.tests
+	pytest -v --timeout 3600 -m long tests/infiniband
 
 sanity: packages .venv/.tests
 	tests/sanity/run $(styles:%=--skip-test %)

@@ -113,6 +113,9 @@ def judge(
         results += _unreported(reading, rules, expected)
     if DEVICE_MISSING in rules:
         results += _missing(good, expected, lists or {})
+    # A device that is gone cannot be measured, and is one fault.
+    gone = {each.place for each in results if each.check == DEVICE_MISSING and each.verdict == FAIL}
+    results = [each for each in results if each.verdict != NOT_MEASURED or each.place not in gone]
     return Judged(
         _worst(results),
         frozenset(

@@ -15,6 +15,8 @@ NAMES = sorted(path.stem for path in (sites.PROJECT / "plugins/action").glob("*.
 WITHOUT_CONNECTION = (
     "cabling_check",
     "gateway_run",
+    "ib_fabric_proof",
+    "ib_plan",
     "netbox_write",
     "node_image_wait",
     "report",
@@ -29,6 +31,8 @@ REFUSED = {
     "cabling_check": "missing required arguments: read",
     "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
     "guest_answers": "missing required arguments: hypervisor",
+    "ib_fabric_proof": "missing required arguments: blueprint, fabric, forwarding, links, path",
+    "ib_plan": "missing required arguments: blueprint, fabric",
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
     "node_image_proof": "missing required arguments: digest, manifest, name, path",
     "node_image_wait": "missing required arguments: since",

@@ -117,6 +117,12 @@ def test_a_planned_device_that_a_list_lacks_is_missing(places, wanted):
     assert node.verdicts().get(DEVICE_MISSING) == wanted
 
 
+def test_a_device_that_is_missing_is_one_fault_and_no_further_check_of_it_is_not_measured():
+    node = Node(lists={"reader": ("gpu",)})
+    node.round(at(0), measured("width", 16, OTHER))
+    assert node.verdicts() == {DEVICE_MISSING: FAIL}
+
+
 def test_a_device_that_a_list_names_without_any_value_is_neither_present_nor_missing():
     node = Node(lists={"reader": ("gpu",)})
     node.round(at(0), measured("temperature", 50, OTHER), measured("temperature", None, GPU))

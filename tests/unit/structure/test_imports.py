@@ -27,6 +27,7 @@ ALLOWED = {
     "nic": {"fabric", "host"},
     "gpu_node": {"host", "topology"},
     "site": set(),
+    "infiniband": {"site"},
     "gateways": set(),
     "health": {"topology", "pci"},
 }

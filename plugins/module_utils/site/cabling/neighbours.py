@@ -33,7 +33,7 @@ LANE_GBIT_S = {
 }
 # A line of ``ibnetdiscover -p`` for a port with a cable.
 _PORT = re.compile(
-    r"(?:CA|SW|RT)\s+\d+\s+(\d+)\s+0x[0-9a-f]+\s+(\d+)x\s+(\S+)\s+-\s+(?:CA|SW|RT)\s+\d+\s+(\d+)\s+0x[0-9a-f]+\s+"
+    r"(?:CA|SW|RT)\s+\d+\s+(\d+)\s+(0x[0-9a-f]+)\s+(\d+)x\s+(\S+)\s+-\s+(?:CA|SW|RT)\s+\d+\s+(\d+)\s+(0x[0-9a-f]+)\s+"
     r"\(\s*'(.*)'\s+-\s+'(.*)'\s*\)"
 )
 
@@ -146,10 +146,23 @@ def read_infiniband(text: str) -> list[InfinibandLink]:
     for line in text.splitlines():
         match = _PORT.match(line.strip())
         if match:
-            near, width, speed, far, one, other = match.groups()
+            near, _guid, width, speed, far, _far_guid, one, other = match.groups()
             ends = sorted(((one, int(near)), (other, int(far))))
             links[ends[0], ends[1]] = int(width) * LANE_GBIT_S.get(speed, 0)
     return [InfinibandLink(one, other, speed) for (one, other), speed in sorted(links.items())]
+
+
+def read_guids(text: str) -> dict[str, set[str]]:
+    """Return the GUIDs by node description in the output of ``ibnetdiscover -p``: an HCA's port's, a switch's own.
+
+    A description has several GUIDs if several nodes have it.
+    """
+    guids: dict[str, set[str]] = {}
+    for match in filter(None, (_PORT.match(line.strip()) for line in text.splitlines())):
+        _near, guid, _width, _speed, _far, far_guid, one, other = match.groups()
+        guids.setdefault(one, set()).add(guid)
+        guids.setdefault(other, set()).add(far_guid)
+    return guids
 
 
 def infiniband_device(description: str) -> tuple[str, str]:

@@ -72,8 +72,8 @@ def interfaces(site: Site) -> dict[tuple[str, str], str]:
     }
 
 
-def planned(site: Site) -> Planned:
-    """Return the planned cables of a blueprint."""
+def planned(site: Site, fabric: str = "") -> Planned:
+    """Return the planned cables of a blueprint, or those of one fabric."""
     plan = Planned()
     for device in site.devices.values():
         groups = device.kind.model.ports.values() if device.kind.model else ()
@@ -81,6 +81,8 @@ def planned(site: Site) -> Planned:
         plan.hidden.update(End(device.name, name) for group in groups if not group.lldp for name in group.interfaces)
     names = interfaces(site)
     for cable in site.cables:
+        if fabric and cable.rule.fabric != fabric:
+            continue
         end_a = End(cable.a.name, names[cable.a.name, cable.a_port])
         end_b = End(cable.b.name, names[cable.b.name, cable.b_port])
         link = Link(end_a, end_b, cable.speed_gbit_s, cable.rule.infiniband)

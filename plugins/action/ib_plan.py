@@ -1,0 +1,55 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Plan an InfiniBand fabric from the blueprint, on the controller."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
+
+
+class ActionModule(ActionBase):
+    """Plan and write; no host is reached."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _given, arguments = self.validate_argument_spec({**ARGUMENTS, "path": {"type": "path"}})
+        try:
+            planned = planned_fabric(arguments, task_vars)
+            changes = self._write(arguments["path"], planned.files) if arguments["path"] else []
+        except SailloftError as error:
+            raise AnsibleActionFail(str(error)) from error
+        return {
+            **result,
+            "summary": planned.summary,
+            "unknown": planned.guids.unknown(planned.fabric),
+            "conflicts": planned.guids.conflicts,
+            "files": planned.files,
+            "written": [change["after_header"] for change in changes],
+            "diff": changes,
+            "changed": bool(changes),
+        }
+
+    def _write(self, folder: str, texts: dict[str, str]) -> list[dict[str, str]]:
+        """Write the files that differ, and return their differences."""
+        changes = []
+        for name, text in texts.items():
+            path = os.path.join(folder, name)
+            before = files.read(path)
+            if before != text:
+                changes.append({"before_header": path, "after_header": path, "before": before or "", "after": text})
+                if not self._task.check_mode:
+                    files.write(path, text)
+        return changes

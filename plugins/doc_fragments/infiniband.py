@@ -1,0 +1,74 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Documentation that the modules of InfiniBand fabrics share."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The options from which a fabric is planned."""
+
+    DOCUMENTATION = r"""
+options:
+  blueprint:
+    description: The file of the blueprint.
+    type: path
+    required: true
+  fabric:
+    description: The name of the fabric, as its links in the blueprint have it.
+    type: str
+    required: true
+  guids:
+    description:
+      - The GUIDs of the inventory. By host, the port's GUID of each RDMA device by its name, and by switch its node GUID.
+        Null counts as left out.
+      - Where O(found) has another GUID, this one is taken, and the difference is reported.
+    type: dict
+    default: {}
+  found:
+    description: What C(ibnetdiscover -p) printed, as RV(sailloft.fleet.cabling_info#module:infiniband) has it.
+    type: list
+    elements: str
+    default: []
+  subnet_manager:
+    description: V(opensm) is that of linux-rdma. V(nvidia) is NVIDIA's, of MLNX_OFED, DOCA or UFM.
+    type: str
+    choices: [nvidia, opensm]
+    default: opensm
+  managers:
+    description: >-
+      The HCAs on which subnet managers run, as C(HOST DEVICE), the master first. Each one gets its own C(opensm.conf).
+    type: list
+    elements: str
+    default: []
+  routing:
+    description:
+      - The routing engines in the order in which they are tried; V([ftree, updn]) without it, and V([ar_updn]) with
+        NVIDIA's subnet manager.
+      - If all fail, opensm uses C(minhop), which can have credit loops.
+    type: list
+    elements: str
+  default:
+    description:
+      - The default partition, 0x7fff. C(membership) of all HCAs is V(full), or V(limited) if there are O(partitions).
+        Limited members cannot reach each other. C(ipoib) is V(true).
+    type: dict
+  partitions:
+    description:
+      - The partitions by name. C(pkey) is 0x0001 to 0x7ffe, and C(members) is V(full) or V(limited) by group or host.
+      - C(ipoib) (V(false)) makes its broadcast group, with C(mtu) in bytes. With C(index0), it has the first place in
+        its members' tables, which software uses that does not choose. C(service_level) is that of its broadcast group.
+    type: dict
+  service_levels:
+    description:
+      - By number (0 to 15), the virtual C(lane), its C(weight) (V(64)), and whether the lane is C(high) priority.
+      - Without it, QoS is left off.
+    type: dict
+  options:
+    description: Further settings of C(opensm.conf), or other values for those that are planned.
+    type: dict
+  directory:
+    description: The directory of the files on the managers' hosts.
+    type: path
+    default: /etc/opensm
+"""

@@ -1,0 +1,14 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The exception that all code under ``infiniband`` raises."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+
+
+class InfinibandError(SailloftError):
+    """A request for an InfiniBand fabric cannot be fulfilled, or the text that was read is invalid."""
+
+    def __init__(self, subject: str, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy, subject=subject)

@@ -1,0 +1,73 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Plan an InfiniBand fabric: the files of its subnet managers, from the blueprint, settings and GUIDs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, fabric_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.guids import Guids, know
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import Request, read
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+
+
+class FabricPlan(NamedTuple):
+    """A planned fabric: what it is made of, its files by name, and lines for people to read."""
+
+    site: Site
+    fabric: Fabric
+    request: Request
+    guids: Guids
+    files: dict[str, str]
+    summary: list[str]
+
+
+def plan(
+    site: Site,
+    name: str,
+    settings: Mapping[str, Any],
+    guids: Mapping[str, Any],
+    found: Iterable[str] = (),
+    groups: Mapping[str, list[str]] | None = None,
+) -> FabricPlan:
+    """Return the plan of a fabric. Raises InfinibandError.
+
+    ``guids``: those of the inventory; ``found``: texts of ``ibnetdiscover -p``; ``groups``: the hosts of groups besides
+    those of the blueprint.
+    """
+    fabric = fabric_of(site, name)
+    request = read(settings, fabric, {**_groups(site), **(groups or {})})
+    known = know(fabric, guids, found)
+    texts = files(fabric, request, known)
+    return FabricPlan(site, fabric, request, known, texts, _summary(fabric, request))
+
+
+def _groups(site: Site) -> dict[str, list[str]]:
+    """Return the devices of the blueprint's groups: its kinds, and the groups that kinds are in."""
+    groups: dict[str, list[str]] = {}
+    for kind in site.blueprint.kinds.values():
+        for group in (kind.name, *kind.groups):
+            groups.setdefault(group, []).extend(device.name for device in site.by_kind[kind.name])
+    return groups
+
+
+def _summary(fabric: Fabric, request: Request) -> list[str]:
+    layers: dict[int, int] = {}
+    for rank in fabric.ranks().values():
+        layers[rank] = layers.get(rank, 0) + 1
+    switches = ", ".join(f"{layers[rank]} of rank {rank}" for rank in sorted(layers))
+    lines = [
+        f"{fabric.name}: {len(fabric.hcas)} HCAs on {len(fabric.leaves)} leaves; switches: {switches}; "
+        f"{len(fabric.uplinks)} links between switches",
+        f"routing: {', '.join(request.routing)}",
+    ]
+    if request.managers:
+        lines.append(f"subnet managers, the master first: {', '.join(map(str, request.managers))}")
+    lines.append(f"default partition: all HCAs are {request.default} members")
+    for one in request.partitions:
+        kinds = [f"{sum(kind == of for kind in one.members.values())} {of}" for of in sorted({*one.members.values()})]
+        lines.append(f"partition {one.name}, 0x{one.pkey:04x}: {', '.join(kinds)} members")
+    return lines

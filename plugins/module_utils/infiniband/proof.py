@@ -1,0 +1,213 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Prove an InfiniBand fabric: planned = found = routed, partitions on every port, managers with one plan. Pure.
+
+What was not read is never counted as held: it fails, or does not apply and says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import opensm_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import (
+    DEFAULT_PKEY,
+    FULL,
+    MEMBER_BIT,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.claims import route_claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import (
+    engine_in_log,
+    read_pkeys,
+    read_tables,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare as compare_cables
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import read_infiniband
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Link, planned
+
+_FOUND = "ibnetdiscover -p"
+_SMS = "saquery SMInfoRecord"
+
+
+class Readings(NamedTuple):
+    """All that was read of a fabric, as texts.
+
+    ``found``: ibnetdiscover -p. ``links``, ``forwarding``, ``order``, ``log``: opensm-subnet.lst, opensm-lfts.dump,
+    opensm-ftree-ca-order.dump and opensm.log of the master; the last two are "" where there is none. ``pkeys``:
+    smpquery pkeys by node description. ``managers``: saquery SMInfoRecord. ``files``: host of a manager -> name ->
+    text of its files.
+    """
+
+    found: str
+    links: str
+    forwarding: str
+    order: str = ""
+    log: str = ""
+    pkeys: Mapping[str, str] = {}
+    managers: str = ""
+    files: Mapping[str, Mapping[str, str]] = {}
+
+
+def prove(plan: FabricPlan, readings: Readings) -> Proof:
+    """Return the proof of a fabric. Raises InfinibandError for texts that are not what they should be."""
+    name = plan.fabric.name
+    claims = [
+        *cable_claims(plan, readings.found),
+        engine_claim(plan, readings.log),
+        *route_claims(plan.fabric, read_tables(readings.links, readings.forwarding, readings.order)),
+        *partition_claims(plan, readings.pkeys),
+        *manager_claims(plan, readings),
+    ]
+    return Proof(f"infiniband-{name}", f"The InfiniBand fabric {name}: planned, found, routed", name, claims)
+
+
+def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
+    """Return a claim for each fault, and one for each switch whose cables are all as planned."""
+    cables = planned(plan.site, plan.fabric.name)
+    result = compare_cables(cables, {}, None, read_infiniband(found))
+    by_device: dict[str, list[Link]] = {}
+    for link in cables.links:
+        for end in (link.one, link.other):
+            by_device.setdefault(end.device, []).append(link)
+    faults: list[Fault] = result["faults"]
+    missing = {fault.cable for fault in faults if fault.kind == "missing"}
+    faulty = {
+        device
+        for device, links in by_device.items()
+        if any(str(link) in fault.cable for link in links for fault in faults)
+    }
+    gone = {device for device in faulty if all(str(link) in missing for link in by_device[device])}
+    of_gone = {str(link) for device in gone for link in by_device[device]}
+    for device in sorted(gone):
+        # The far ends of a device that is off miss the same cables.
+        number = len(by_device[device])
+        reason = f"{device}: none of its {number} cables has a link; turn it on, or connect it to this subnet"
+        yield Claim("cables", f"{device}: it is connected", f"{number} cables", "none", False, _FOUND, reason)
+    for fault in faults:
+        if not (fault.kind == "missing" and fault.cable in of_gone):
+            yield Claim("cables", f"{fault.cable}: as planned", "as planned", fault.kind, False, _FOUND, fault.message)
+    for switch in plan.fabric.switches:
+        if switch not in faulty:
+            wanted = f"{len(by_device[switch])} as planned, at their speed"
+            yield Claim("cables", f"{switch}: its cables", wanted, wanted, True, _FOUND)
+
+
+def engine_claim(plan: FabricPlan, log: str) -> Claim:
+    """Return the claim that the first planned engine routed, with opensm's reason where it did not."""
+    wanted, claim, source = plan.request.routing[0], "opensm: the routing engine that is in use", "opensm.log"
+    engine, reason = engine_in_log(log)
+    if not log:
+        return not_applicable("routes", claim, wanted, source, "opensm's log was not read")
+    if not engine:
+        return Claim("routes", claim, wanted, None, False, source, "the log names no engine; set log_flags to 0x43")
+    if engine == wanted:
+        return compare("routes", claim, wanted, engine, source)
+    names = {int(guid, 16): str(node) for node, guid in plan.guids.known.items()}
+    reason = re.sub("0x[0-9a-f]+", lambda match: names.get(int(match[0], 16), match[0]), reason)
+    cause = f"opensm refused {wanted}: {reason}" if reason else f"opensm refused {wanted}; its log has the cause"
+    return compare("routes", claim, wanted, engine, source, cause)
+
+
+def partition_claims(plan: FabricPlan, pkeys: Mapping[str, str]) -> Iterator[Claim]:
+    """Return a claim for each host: exactly the planned P_Keys on each of its HCAs."""
+    hcas_of: dict[str, list[Hca]] = {}
+    for hca in plan.fabric.hcas:
+        hcas_of.setdefault(hca.host, []).append(hca)
+    for host, hcas in hcas_of.items():
+        read = [hca for hca in hcas if str(hca) in pkeys]
+        unread = sorted(hca.name for hca in hcas if str(hca) not in pkeys)
+        seen = {hca: read_pkeys(pkeys[str(hca)]) for hca in read}
+        wanted = {hca: wanted_pkeys(plan, hca) for hca in hcas}
+        wrong = [hca for hca in read if seen[hca] != wanted[hca]]
+        by_reason: dict[str, list[str]] = {"not read": unread} if unread else {}
+        for hca in wrong:
+            by_reason.setdefault(_difference(plan, hca, wanted[hca], seen[hca]), []).append(hca.name)
+        reasons = [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+        shown = {hca.name: _in_words(seen[hca]) for hca in read}
+        yield Claim(
+            "partitions",
+            f"{host}: P_Keys of its HCAs",
+            {hca.name: _in_words(wanted[hca]) for hca in hcas},
+            shown or None,
+            not reasons,
+            "smpquery pkeys",
+            "; ".join(reasons),
+        )
+
+
+def wanted_pkeys(plan: FabricPlan, hca: Hca) -> set[int]:
+    """Return the planned P_Keys of an HCA, with the bit of full membership."""
+    request = plan.request
+    full_in_default = request.default == FULL or hca in request.managers
+    pkeys = {DEFAULT_PKEY | (MEMBER_BIT if full_in_default else 0)}
+    for partition in request.partitions:
+        if hca in partition.members:
+            pkeys.add(partition.pkey | (MEMBER_BIT if partition.members[hca] == FULL else 0))
+    return pkeys
+
+
+def _in_words(pkeys: set[int]) -> list[str]:
+    return [f"0x{pkey:04x}" for pkey in sorted(pkeys, key=lambda pkey: pkey & DEFAULT_PKEY)]
+
+
+def _difference(plan: FabricPlan, hca: Hca, wanted: set[int], seen: set[int]) -> str:
+    """Return what is wrong with an HCA's P_Keys, with the cause where it is known."""
+    if seen == {DEFAULT_PKEY | MEMBER_BIT} and plan.request.partitions:
+        return "only a full member of the default partition, as after an error in partitions.conf"
+    if hca not in plan.guids.known:
+        return "its GUID is not known, so partitions.conf does not have it"
+    parts = [
+        f"{word} {', '.join(_in_words(keys))}"
+        for word, keys in (("lacks", wanted - seen), ("has", seen - wanted))
+        if keys
+    ]
+    return f"{' and '.join(parts)}; let opensm read partitions.conf again, or correct the plan"
+
+
+_SMINFO = re.compile(r"GUID\.+(0x[0-9a-f]+).*?SMState\.+(\d+)", re.DOTALL)
+
+
+def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
+    """Return the claims that the planned managers, and no others, run, and that each has the planned files."""
+    managers = plan.request.managers
+    claim = "subnet managers: those of the plan run, and no others"
+    if not managers:
+        yield not_applicable("managers", claim, "those of the plan", _SMS, "the plan names no managers")
+    else:
+        names = {guid: str(node) for node, guid in plan.guids.known.items()}
+        running = sorted(
+            names.get(f"0x{int(guid, 16):016x}", guid) for guid, _state in _SMINFO.findall(readings.managers)
+        )
+        wanted = sorted(map(str, managers))
+        others, absent = sorted({*running} - {*wanted}), sorted({*wanted} - {*running})
+        reasons = [f"{', '.join(others)}: not planned; stop it, its settings may be other ones"] if others else []
+        reasons += [f"{', '.join(absent)}: no subnet manager runs there"] if absent else []
+        yield compare("managers", claim, wanted, running or None, _SMS, "; ".join(reasons))
+    for manager in managers:
+        texts = readings.files.get(manager.host)
+        config = opensm_file(manager)
+        shared = [name for name in plan.files if not name.startswith("opensm-")]
+        title = f"{manager.host}: the files of its subnet manager"
+        if texts is None:
+            yield Claim("managers", title, "as planned", None, False, manager.host, f"{manager.host} was not read")
+            continue
+        differing = [name for name in [config, *shared] if texts.get(name) != plan.files[name]]
+        first = (
+            f"; the first: {_first_difference(plan.files[differing[0]], texts.get(differing[0]))}" if differing else ""
+        )
+        seen = f"other: {', '.join(differing)}" if differing else "as planned"
+        yield compare("managers", title, "as planned", seen, manager.host, first[2:])
+
+
+def _first_difference(wanted: str, seen: str | None) -> str:
+    if seen is None:
+        return "the file is missing"
+    pairs = zip(*([*(line for line in text.splitlines() if line[:1] != "#"), "the end"] for text in (wanted, seen)))
+    return next((f"{b!r} instead of {a!r}" for a, b in pairs if a != b), "a comment")

@@ -1,0 +1,128 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Make the claims about routes: every pair reached, no credit loop, rails, even loads, shifts without shared links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.loads import (
+    UpLoads,
+    shared_links,
+    up_loads,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.paths import (
+    Graph,
+    Routes,
+    cycle,
+    dependencies_in_words,
+    follow,
+    graph,
+    rails,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import Tables
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+
+_SOURCE = "opensm-lfts.dump"
+_LAYER = "routes"
+
+
+def route_claims(fabric: Fabric, tables: Tables) -> Iterator[Claim]:
+    """Return all claims about the routes of a fabric."""
+    subnet = graph(tables)
+    routes = follow(subnet)
+    yield _reached(fabric, subnet, routes)
+    yield _no_credit_loop(subnet, routes)
+    yield from _rails(fabric, subnet, routes)
+    for loads in up_loads(subnet):
+        yield _even(loads)
+    yield _shifts(fabric, subnet, routes, tables)
+
+
+def _reached(fabric: Fabric, subnet: Graph, routes: Routes) -> Claim:
+    count = len(fabric.hcas)
+    absent = sorted(map(str, {*fabric.hcas} - {*subnet.leaf_of}))
+    reasons = []
+    if absent:
+        reasons.append(f"opensm does not see {absent[0]}" + (f" and {len(absent) - 1} more" if absent[1:] else ""))
+    if routes.faults:
+        (leaf, hca), fault = next(iter(routes.faults.items()))
+        reasons.append(f"{leaf} to {hca}: {fault}")
+    claim = "opensm: every HCA reaches every other one"
+    return compare(_LAYER, claim, count * (count - 1), routes.pairs, _SOURCE, "; ".join(reasons))
+
+
+def _no_credit_loop(subnet: Graph, routes: Routes) -> Claim:
+    channels = cycle(routes.dependencies)
+    seen = dependencies_in_words(subnet, channels) if channels else "none"
+    reason = "each of these ports waits for the next one; tell opensm the roots, or use updn" if channels else ""
+    return compare(_LAYER, "opensm: no links that wait for each other (credit loop)", "none", seen, _SOURCE, reason)
+
+
+def _rails(fabric: Fabric, subnet: Graph, routes: Routes) -> Iterator[Claim]:
+    planned = {leaf: sorted({hca.name for hca in hcas}) for leaf, hcas in fabric.leaves.items()}
+    if not planned or any(len(names) > 1 for names in planned.values()):
+        reason = "the plan's leaves have several RDMA devices of a host, so they are no rails"
+        yield not_applicable(_LAYER, "leaves: each is one rail", "one RDMA device", _SOURCE, reason)
+    else:
+        seen = {leaf: sorted(names) for leaf, names in rails(subnet)}
+        wrong = {leaf: names for leaf, names in seen.items() if names != planned.get(leaf)}
+        for leaf, names in wrong.items():
+            wanted = planned.get(leaf, [])
+            reason = f"{leaf}: {', '.join(sorted({*names} ^ {*wanted}))} on the wrong leaf; move the cables"
+            yield compare(_LAYER, f"{leaf}: it is one rail", wanted, names, "opensm-subnet.lst", reason)
+        if not wrong:
+            yield compare(_LAYER, "leaves: each is one rail", len(seen), len(seen), "opensm-subnet.lst")
+    through = routes.through_leaves
+    leaf, (source, hca) = next(iter(through.items()), ("", ("", "")))
+    reason = f"the path from {source} to {hca} goes through {leaf}" if through else ""
+    yield compare(
+        _LAYER, "opensm: no path goes through the leaf of others", "none", sorted(through) or "none", _SOURCE, reason
+    )
+
+
+def _even(loads: UpLoads) -> Claim:
+    values = sorted(loads.by_port.values())
+    wanted = "numbers that differ by at most 1" if loads.alike else f"at most {loads.best} for a port"
+    seen = f"{values[0]} to {values[-1]}"
+    if loads.even:
+        return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, True, _SOURCE)
+    most = max(loads.by_port, key=lambda port: loads.by_port[port])
+    reason = f"port {most} has {values[-1]} HCAs; more even is possible"
+    return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, False, _SOURCE, reason)
+
+
+def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables) -> Claim:
+    claim, wanted = "opensm: links that a shift of the nodes, on all rails at once, loads twice", 0
+    blocking = _blocking(fabric)
+    if blocking:
+        return not_applicable(_LAYER, claim, wanted, _SOURCE, blocking)
+    if routes.faults:
+        return Claim(
+            _LAYER, claim, wanted, None, False, _SOURCE, "not every HCA is reached, so shifts were not followed"
+        )
+    # The engine's order; without one, that of the names.
+    nodes = list(dict.fromkeys(hca.host for hca in tables.order)) or sorted({hca.host for hca in tables.hcas})
+    shared = shared_links(subnet, nodes)
+    reason = ""
+    if shared:
+        first = shared[0]
+        pairs = " and ".join(f"{source} to {hca}" for source, hca in first.pairs)
+        reason = f"the first: {first.port}, at shift {first.shift} of {len(nodes)} nodes, by {pairs}"
+    return compare(_LAYER, claim, wanted, len(shared), _SOURCE, reason)
+
+
+def _blocking(fabric: Fabric) -> str:
+    """Return why the plan itself is not non-blocking, "" if it is: a switch with more links below than above."""
+    up: dict[str, int] = {}
+    down: dict[str, int] = {}
+    for low, upper in fabric.uplinks:
+        up[low.switch] = up.get(low.switch, 0) + 1
+        down[upper.switch] = down.get(upper.switch, 0) + 1
+    for port in fabric.hcas.values():
+        down[port.switch] = down.get(port.switch, 0) + 1
+    for switch, count in up.items():
+        if down.get(switch, 0) > count:
+            return f"the plan is not non-blocking: {switch} has {down[switch]} links below and {count} above"
+    return ""

@@ -1,0 +1,135 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the tables that opensm writes with log_flags 0x40: links, forwarding tables, order of the HCAs, its log. Pure.
+
+The forms are those of opensm 3.3.23: osm_dump.c, osm_ucast_ftree.c, osm_ucast_mgr.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import infiniband_device
+
+NO_PORT = 255
+_NODE = (
+    r"\{ (CA|SW)(?:-SM)? Ports:[0-9A-F]+ \S+ NodeGUID:(\S+) PortGUID:(\S+) .*?\{(.*?)\} "
+    r"LID:([0-9A-F]+) PN:([0-9A-F]+) \}"
+)
+_LINK = re.compile(rf"{_NODE} {_NODE} PHY=")
+_SWITCH = re.compile(r"Unicast lids \[.*\] of switch Lid \d+ guid 0x([0-9a-f]{16}) \('(.*)'\):")
+_ENTRY = re.compile(r"0x([0-9a-f]+) (\d+) ")
+_ENGINE = re.compile(r"osm_ucast_mgr_process: (\S+) tables configured on all switches")
+_REFUSAL = re.compile(r"-> (.*(?:ERR AB|not (?:a )?fat-tree|Fabric rank is|Failed ranking|valid compute nodes).*)")
+
+
+class Node(NamedTuple):
+    """A node of the subnet: its kind (CA or SW), GUID, description, LID, and the port at this end of a link."""
+
+    kind: str
+    guid: str
+    description: str
+    lid: int
+    port: int
+
+
+class SwitchTable(NamedTuple):
+    """A switch: its name, the far end of each port, and its forwarding table (LID -> port)."""
+
+    name: str
+    far: dict[int, Node]
+    ports: bytearray
+
+
+class Tables(NamedTuple):
+    """A subnet as its manager configured it. ``hcas``: LID by HCA. ``order``: the HCAs in the engine's order."""
+
+    switches: dict[str, SwitchTable]
+    hcas: dict[Hca, int]
+    order: list[Hca]
+
+
+def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
+    """Return the tables in opensm-subnet.lst, opensm-lfts.dump and opensm-ftree-ca-order.dump, which only ftree writes.
+
+    Raises InfinibandError for a switch that only one of the first two has.
+    """
+    far_ends: dict[str, dict[int, Node]] = {}
+    hcas: dict[Hca, int] = {}
+    for near, far in read_links(links):
+        if near.kind == "SW":
+            far_ends.setdefault(near.guid, {})[near.port] = far
+        else:
+            hcas[Hca(*infiniband_device(near.description))] = near.lid
+    switches = {}
+    for guid, name, ports in _forwarding(forwarding):
+        if guid not in far_ends:
+            raise InfinibandError(
+                name, "opensm-lfts.dump has this switch, but opensm-subnet.lst has no link of it", "read both again"
+            )
+        switches[guid] = SwitchTable(infiniband_device(name)[0], far_ends.pop(guid), ports)
+    if far_ends:
+        raise InfinibandError(
+            f"switch 0x{next(iter(far_ends))}", "opensm-lfts.dump has no table of it", "read the dumps again"
+        )
+    names = [line.split("\t", 1)[1] for line in order.splitlines() if "\t" in line]
+    return Tables(switches, hcas, [Hca(*infiniband_device(name)) for name in names])
+
+
+def read_links(text: str) -> Iterator[tuple[Node, Node]]:
+    """Return the links in opensm-subnet.lst, once from each end."""
+    for line in text.splitlines():
+        match = _LINK.match(line)
+        if match:
+            yield _node(match.groups()[:6]), _node(match.groups()[6:])
+
+
+def _node(fields: tuple[str, ...]) -> Node:
+    kind, guid, _port_guid, description, lid, port = fields
+    return Node(kind, guid.lower(), description, int(lid, 16), int(port, 16))
+
+
+def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
+    """Return GUID, description and table of each switch in opensm-lfts.dump. Ports are decimal there."""
+    guid = name = ""
+    ports = bytearray()
+    for line in text.splitlines():
+        entry = _ENTRY.match(line)
+        if entry:
+            lid = int(entry[1], 16)
+            if lid >= len(ports):
+                ports.extend([NO_PORT] * (lid + 1 - len(ports)))
+            ports[lid] = int(entry[2])
+            continue
+        switch = _SWITCH.match(line)
+        if switch:
+            if guid:
+                yield guid, name, ports
+            guid, name, ports = switch[1], switch[2], bytearray()
+    if guid:
+        yield guid, name, ports
+
+
+def engine_in_log(text: str) -> tuple[str, str]:
+    """Return the engine that routed last, "" if the log names none, and the first refusal since the one before it."""
+    engine = reason = refusal = ""
+    for line in text.splitlines():
+        match = _ENGINE.search(line)
+        if match:
+            engine, reason, refusal = match[1], refusal, ""
+        else:
+            refused = _REFUSAL.search(line)
+            refusal = refusal or (refused[1] if refused else "")
+    return engine, reason
+
+
+def read_pkeys(text: str) -> set[int]:
+    """Return the P_Keys in the output of ``smpquery pkeys``. Raises InfinibandError for another text."""
+    if "pkeys capacity for this port" not in text:
+        raise InfinibandError("P_Keys", "this is not what smpquery pkeys prints", "provide its complete output")
+    rows = (line.partition(":")[2] for line in text.splitlines())
+    return {int(value, 16) for row in rows for value in re.findall(r"0x[0-9a-f]{4}", row)} - {0}

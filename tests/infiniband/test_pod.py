@@ -1,0 +1,39 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A pod of Blue Vela, 1,024 HCAs on 8 rails, with the real opensm and ibsim."""
+
+from __future__ import annotations
+
+import pytest
+import simulated_subnet
+import sites
+from simulated_subnet import Subnet
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove
+
+MASTER = "node-0001 mlx5_0"
+
+
+@pytest.mark.long
+def test_a_pod_of_blue_vela_is_proved(tmp_path):
+    text = (sites.PROJECT / "inventories/blue_vela/blueprint.yml").read_text(encoding="utf-8")
+    assert "pod: {count: 4," in text
+    # ibsim's links have 10 Gbit/s.
+    lines = [
+        line.replace("speed_gbit_s: 400", "speed_gbit_s: 10") if "compute:" in line or "ib[" in line else line
+        for line in text.replace("pod: {count: 4,", "pod: {count: 1,").replace("ndr-mmf", "copper").splitlines()
+    ]
+    site = sites.from_text("\n".join([*lines, "media: {copper: {most_m: 500}}", ""]))
+    cables = simulated_subnet.cables(fabric_of(site, "compute"))
+    settings = {"managers": [MASTER], "partitions": {"jobs": {"pkey": 1, "members": {"nodes": "full"}}}}
+    planned = plan(site, "compute", settings, simulated_subnet.guids_of(cables))
+    with (
+        Subnet(tmp_path / "subnet", cables) as subnet,
+        subnet.manager(MASTER, subnet.configure(MASTER, planned.files, "opensm-node-0001.conf")) as home,
+    ):
+        proof = prove(planned, subnet.readings(MASTER, home, {"node-0001": planned.files}))
+    assert [claim for claim in proof.claims if claim.holds is not True] == []
+    layers = {layer: len(claims) for layer, claims in proof.by_layer().items()}
+    assert layers == {"cables": 128, "routes": 6 + 64, "partitions": 128, "managers": 2}

@@ -1,0 +1,90 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The tables that opensm would write for a planned tree: HCA i of its leaf goes up by port i modulo their number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca, SwitchPort
+
+_GUID_OF_SWITCHES, _GUID_OF_HCAS = 0x200000, 0x100000
+
+
+@dataclass
+class Dumps:
+    """Forwarding tables by switch (HCA -> port), from which the texts of opensm's dumps follow."""
+
+    fabric: Fabric
+    forwarding: dict[str, dict[Hca, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Route each HCA up by its number in the order of the leaves, and down to it."""
+        over: dict[SwitchPort, str] = {}
+        for low, up in self.fabric.uplinks:
+            over[low], over[up] = up.switch, low.switch
+        lowers = {low for low, _up in self.fabric.uplinks}
+        ups: dict[str, list[int]] = {}
+        downs: dict[str, dict[str, list[int]]] = {}
+        for port, far in over.items():
+            if port in lowers:
+                ups.setdefault(port.switch, []).append(port.number)
+            else:
+                downs.setdefault(port.switch, {}).setdefault(far, []).append(port.number)
+        self.forwarding = {switch: {} for switch in self.fabric.switches}
+        for leaf, hcas in self.fabric.leaves.items():
+            for at, hca in enumerate(hcas):
+                below = {leaf: [self.fabric.hcas[hca].number]}
+                layer = [leaf]
+                while layer:
+                    new: dict[str, list[int]] = {}
+                    for upper, far in downs.items():
+                        ports = [port for lower in layer for port in far.get(lower, ())]
+                        if ports and upper not in below:
+                            new[upper] = ports
+                    below.update(new)
+                    layer = list(new)
+                for switch in self.fabric.switches:
+                    ports = sorted(below.get(switch) or ups.get(switch, ()))
+                    if ports:
+                        self.forwarding[switch][hca] = ports[at % len(ports)]
+
+    @property
+    def lids(self) -> dict[Hca, int]:
+        """Return a LID for each HCA."""
+        return {hca: at for at, hca in enumerate(self.fabric.hcas, 1)}
+
+    def links_text(self) -> str:
+        """Return opensm-subnet.lst."""
+        lids = self.lids
+        guids = {name: _GUID_OF_SWITCHES + at for at, name in enumerate(self.fabric.switches)}
+
+        def switch(port: SwitchPort) -> str:
+            return _node("SW", guids[port.switch], port.switch, 60000, port.number)
+
+        ends = [(switch(low), switch(up)) for low, up in self.fabric.uplinks]
+        for hca, port in self.fabric.hcas.items():
+            ends.append((_node("CA", _GUID_OF_HCAS + lids[hca], str(hca), lids[hca], 1), switch(port)))
+        return "".join(f"{a} {b} PHY=4x LOG=ACT SPD=??\n{b} {a} PHY=4x LOG=ACT SPD=??\n" for a, b in ends)
+
+    def forwarding_text(self) -> str:
+        """Return opensm-lfts.dump."""
+        lids = self.lids
+        lines = []
+        for at, (switch, ports) in enumerate(self.forwarding.items()):
+            lines.append(f"Unicast lids [0-9] of switch Lid 60000 guid 0x{_GUID_OF_SWITCHES + at:016x} ('{switch}'):")
+            lines += [f"0x{lids[hca]:04x} {port:03d} # Channel Adapter: '{hca}'" for hca, port in ports.items()]
+            lines.append(f"{len(ports)} lids dumped")
+        return "\n".join(lines) + "\n"
+
+    def order_text(self) -> str:
+        """Return opensm-ftree-ca-order.dump."""
+        lids = self.lids
+        return "".join(f"0x{lids[hca]:04x}\t{hca}\n" for hcas in self.fabric.leaves.values() for hca in hcas)
+
+
+def _node(kind: str, guid: int, description: str, lid: int, port: int) -> str:
+    return (
+        f"{{ {kind} Ports:40 SystemGUID:{guid:016x} NodeGUID:{guid:016x} PortGUID:{guid:016x} VenID:000000 DevID:0000 "
+        f"Rev:000000A1 {{{description}}} LID:{lid:04X} PN:{port:02X} }}"
+    )

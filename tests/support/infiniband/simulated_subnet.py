@@ -1,0 +1,217 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A subnet of a planned fabric in ibsim, with the real opensm and infiniband-diags on it.
+
+ibsim gives GUIDs to nodes in the order of its net file. All programs of a subnet find its ibsim by IBSIM_SOCKNAME, so
+several subnets can run at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import Readings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import read_tables
+
+# A cable: (description, port number) of both ends.
+Cable = tuple[tuple[str, int], tuple[str, int]]
+# A loaded machine has taken a minute for what takes 0.2 s.
+WAIT_S = 600
+# A test that is killed leaves no process behind.
+_WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
+# The limits of ibsim for a site with 512 nodes and 8 rails: nodes, switches, ports.
+LIMITS = ("-N", "6000", "-S", "400", "-P", "60000", "-L", "30000")
+
+
+def cables(fabric: Fabric) -> list[Cable]:
+    """Return the cables of a fabric."""
+    hcas: list[Cable] = [((str(hca), 1), (port.switch, port.number)) for hca, port in fabric.hcas.items()]
+    return hcas + [((low.switch, low.number), (up.switch, up.number)) for low, up in fabric.uplinks]
+
+
+def guids_of(links: list[Cable]) -> dict[str, Any]:
+    """Return the GUIDs that ibsim gives, in the form of the inventory."""
+    guids: dict[str, Any] = {}
+    hcas = switches = 0
+    for name in _ports(links):
+        host, _space, device = name.partition(" ")
+        if device:
+            # The node's GUID is one less; each HCA has one port.
+            guids.setdefault(host, {})[device] = f"0x{0x100001 + 2 * hcas:016x}"
+            hcas += 1
+        else:
+            guids[name] = f"0x{0x200000 + switches:016x}"
+            switches += 1
+    return guids
+
+
+def _ports(links: list[Cable]) -> dict[str, list[tuple[int, tuple[str, int]]]]:
+    """Return the cabled ports of each node with their far ends; HCAs and switches in the order of their names."""
+    ports: dict[str, list[tuple[int, tuple[str, int]]]] = {}
+    for one, other in links:
+        ports.setdefault(one[0], []).append((one[1], other))
+        ports.setdefault(other[0], []).append((other[1], one))
+    return {name: sorted(ports[name]) for name in sorted(ports)}
+
+
+class DiedError(Exception):
+    """A program of the subnet ended: libumad2sim sometimes crashes a manager that starts beside another one."""
+
+
+class Subnet:
+    """A running ibsim. ``slow`` are (description, port) of ports with one lane only."""
+
+    def __init__(self, folder: Path, links: list[Cable], slow: tuple[tuple[str, int], ...] = ()) -> None:
+        self.folder, self.links = folder, links
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = []
+        for name, ends in _ports(links).items():
+            most = 1 if " " in name else 64
+            lines.append(f'{"Hca" if " " in name else "Switch"} {most} "{name}"')
+            lines += [
+                f'[{port}]\t"{far}"[{far_port}]{" w=1" if (name, port) in slow else ""}'
+                for port, (far, far_port) in ends
+            ]
+            lines.append("")
+        (folder / "net").write_text("\n".join(lines), encoding="utf-8")
+        (preload,) = Path("/usr/lib").glob("*/umad2sim/libumad2sim.so")
+        self.environment = {
+            **os.environ,
+            "LD_PRELOAD": str(preload),
+            "IBSIM_SOCKNAME": f"sailloft-{os.getpid()}-{folder.name}",
+        }
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Subnet:
+        log = self.folder / "ibsim.log"
+        plain = {name: value for name, value in self.environment.items() if name != "LD_PRELOAD"}
+        with log.open("w") as stream:
+            # ibsim ends when its console is closed.
+            command = [*_WITH_THE_TEST, "ibsim", "-s", *LIMITS, str(self.folder / "net")]
+            self.processes.append(
+                subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=stream, stderr=stream, cwd=self.folder, env=plain
+                )
+            )
+        try:
+            self.until(lambda: "simulator ready" in log.read_text())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait(30)
+
+    def until(self, check: Any) -> None:
+        """Wait until ``check`` returns true. Raises DiedError if ibsim or an opensm ends before."""
+        end = time.monotonic() + WAIT_S
+        while not check():
+            for process in self.processes:
+                if process.poll() is not None:
+                    raise DiedError(f"{process.args} ended with {process.returncode}")
+            assert time.monotonic() < end, "nothing came of it in time"
+            time.sleep(0.05)
+
+    def run(self, host: str, *command: str) -> str:
+        """Return what a program prints on the host of an HCA."""
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WAIT_S,
+            cwd=self.folder,
+            env={**self.environment, "SIM_HOST": host},
+        )
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        return done.stdout
+
+    def configure(self, manager: str, files: dict[str, str], config: str) -> Path:
+        """Write planned files to the manager's directory, with paths there, and return the path of opensm.conf."""
+        home = self.folder / manager.split(" ")[0]
+        home.mkdir(exist_ok=True)
+        for name, text in files.items():
+            (home / name).write_text(text.replace("/etc/opensm/", f"{home}/"), encoding="utf-8")
+        with (home / config).open("a", encoding="utf-8") as stream:
+            stream.write(f"dump_files_dir {home}\nlog_file {home}/opensm.log\nforce_log_flush TRUE\n")
+        return home / config
+
+    def readings(self, host: str, home: Path, files: dict[str, dict[str, str]]) -> Readings:
+        """Return all that a proof needs, read on the host of an HCA; ``home`` is the directory of the master."""
+
+        def text(name: str) -> str:
+            file = home / name
+            return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+        # A sweep may be writing them.
+        links = forwarding = ""
+        hcas: dict[Hca, int] = {}
+        while not hcas:
+            before = (links, forwarding)
+            time.sleep(0.2)
+            links, forwarding = text("opensm-subnet.lst"), text("opensm-lfts.dump")
+            if (links, forwarding) == before:
+                hcas = read_tables(links, forwarding).hcas
+        return Readings(
+            found=self.run(host, "ibnetdiscover", "-p"),
+            links=links,
+            forwarding=forwarding,
+            order=text("opensm-ftree-ca-order.dump"),
+            log=text("opensm.log"),
+            pkeys={str(hca): self.run(host, "smpquery", "pkeys", str(lid)) for hca, lid in hcas.items()},
+            managers=self.run(host, "saquery", "SMIR"),
+            files=files,
+        )
+
+    @contextlib.contextmanager
+    def manager(self, host: str, config: Path) -> Iterator[Path]:
+        """Run an opensm until the block ends; yield its directory when it is master or standby."""
+        process = self._opensm(host, config)
+        try:
+            self.until(lambda: _settled(config.parent / "opensm.log"))
+            yield config.parent
+        finally:
+            process.kill()
+            process.wait(30)
+            self.processes.remove(process)
+
+    def sweep(self, host: str, home: Path, managers: int) -> None:
+        """Let the master, of directory ``home``, sweep its subnet until it sees that many managers, itself included.
+
+        It hears of a new manager by a trap, which ibsim loses at times.
+        """
+        log = home / "opensm.log"
+        while self.run(host, "saquery", "SMIR").count("SMInfoRecord dump") != managers:
+            sweeps = log.read_text(errors="replace").count("SUBNET UP")
+            master = next(process for process in self.processes if str(home) in str(process.args))
+            master.send_signal(signal.SIGHUP)
+            self.until(lambda: log.read_text(errors="replace").count("SUBNET UP") > sweeps)  # noqa: B023
+
+    def _opensm(self, host: str, config: Path) -> subprocess.Popen[bytes]:
+        with (config.parent / "opensm.out").open("w") as stream:
+            process = subprocess.Popen(
+                [*_WITH_THE_TEST, "opensm", "-F", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                cwd=self.folder,
+                env={**self.environment, "SIM_HOST": host},
+            )
+        self.processes.append(process)
+        return process
+
+
+def _settled(log: Path) -> bool:
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    return "SUBNET UP" in text or "Entering STANDBY" in text
