@@ -20,7 +20,7 @@ options:
     required: true
   guids:
     description:
-      - The GUIDs of the inventory. By host, the port's GUID of each RDMA device by its name, and by switch its node GUID.
+      - The GUIDs of the inventory. By host, the port GUID of each RDMA device by its name, and by switch its node GUID.
         Null counts as left out.
       - Where O(found) has another GUID, this one is taken, and the difference is reported.
     type: dict
