@@ -117,6 +117,7 @@ class Result:
     reason: str = ""  # why it was not measured, or what a reader of the verdict must know
     # The rule's window is not full yet: such a pass does not show that a cause is gone.
     is_partial: bool = False
+    reader: str = ""
 
 
 @dataclass(frozen=True)
