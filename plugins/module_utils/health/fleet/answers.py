@@ -4,14 +4,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import state as states
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import places_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Fault, Word
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Moment
 
 FORMAT = "sailloft-health-answer/1"
+STEP_TIME = "step_time"
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,7 @@ class Answer:
     """A node's answer. ``error``: why its health is not known; then nothing else is of use."""
 
     age_s: float | None = None  # how long ago the last round ended
+    period_s: float = 60.0  # from one round to the next
     error: str = ""
     like: str = ""  # equal on nodes whose values can be compared: what they must have
     faults: tuple[Complaint, ...] = ()
@@ -60,3 +67,58 @@ def read(result: Any) -> Answer:
     if not answer.error and answer.age_s is None:
         return Answer(error="its state has no time")
     return answer
+
+
+def of_state(state: states.State, expected: Expected | None, now: Moment, step_time_s: float | None = None) -> Answer:
+    """Return the answer of a node with this state. ``step_time_s``: of the job that runs, where it exports one."""
+    if state.round is None:
+        return Answer(error="no round of the health check was saved yet")
+    condition = state.condition
+    names = {}
+    if expected is not None:
+        names = dict(zip(map(str, places_of(expected)), [each.name for each in (*expected.devices, *expected.ports)]))
+    values = dict(state.values)
+    if step_time_s is not None:
+        values[STEP_TIME] = {"node": step_time_s}
+    return Answer(
+        age_s=round(states.age_s(state.round.ended, now), 1),
+        period_s=state.round.period_s,
+        like=like(expected) if expected else "",
+        faults=tuple(map(_complaint, condition.faults)),
+        unmeasured=len(condition.unmeasured),
+        drain=_said(condition.drain),
+        maintenance=_said(condition.maintenance),
+        names=names,
+        values=values,
+    )
+
+
+def to_dict(answer: Answer) -> dict[str, Any]:
+    """Return the JSON-ready form, which ``read`` reads."""
+    return {"format": FORMAT, **asdict(answer)}
+
+
+def like(expected: Expected) -> str:
+    """Return a text that is equal for nodes with the same planned devices: "8 x gpu 10de:2330, 1 x nic 15b3:1021"."""
+    counts = Counter(f"{each.kind} {each.device_id}" for each in expected.devices if each.kind != "bridge")
+    return ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
+
+
+def _complaint(fault: Fault) -> Complaint:
+    return Complaint(
+        check=fault.check,
+        kind=fault.place.kind,
+        place=fault.place.name,
+        title=fault.title,
+        layer=fault.layer,
+        action=fault.action,
+        runbook=fault.runbook,
+        part=fault.part,
+        seen=fault.seen,
+        expected=fault.expected,
+        since_unix_s=fault.since.unix_s,
+    )
+
+
+def _said(word: Word | None) -> str:
+    return f"{word.reason} ({word.by})" if word and word.by else word.reason if word else ""

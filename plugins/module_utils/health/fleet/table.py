@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import failures
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet import answers
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.answers import Complaint
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.answers import Answer, Complaint
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.outliers import Collection, Outlier, by_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import LAYERS, severity
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import APPLICATION, Rule
@@ -23,6 +23,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table 
 RUNBOOKS = "docs/reference/runbooks.md"
 # Places whose device a technician calls by a name, which is the first part of Complaint.part.
 DEVICES = ("gpu", "nic", "nvme", "nvswitch", "bridge")
+# A state is too old if so many rounds are missing: one may be late, or be cut off by a reboot.
+LATE_ROUNDS, LEAST_PERIOD_S = 3, 60
 SHOWN_DETAILS, SHOWN_OUTLIERS = 6, 20
 DETAIL_CHARACTERS = 160
 
@@ -79,8 +81,8 @@ class Table:
         }
 
 
-def table(results: Iterable[tuple[str, Any]], stale_s: float, rules: Mapping[str, Rule] = RULES) -> Table:
-    """Return the table of nodes and their results of node_health_info. A state older than ``stale_s`` is not known."""
+def table(results: Iterable[tuple[str, Any]], rules: Mapping[str, Rule] = RULES) -> Table:
+    """Return the table of nodes and their results of node_health_info."""
     made = Table()
     collection = Collection()
     unknown: dict[str, list[str]] = {}
@@ -88,7 +90,7 @@ def table(results: Iterable[tuple[str, Any]], stale_s: float, rules: Mapping[str
     words: dict[str, list[str]] = {}
     for node, result in results:
         answer = answers.read(result)
-        reason = answer.error or _stale(answer.age_s, stale_s)
+        reason = answer.error or _stale(answer)
         if reason:
             unknown.setdefault(failures.common(reason, [node]), []).append(node)
             made.unknown.append(node)
@@ -122,9 +124,11 @@ def is_serious(fault: Complaint) -> bool:
     return fault.layer != APPLICATION and severity(fault.action) > severity("note")
 
 
-def _stale(age_s: float | None, stale_s: float) -> str:
-    if age_s is None or not 0 <= age_s <= stale_s:
-        return f"its state is older than {stale_s:g} s: the check does not run (systemctl status sailloft-health.timer)"
+def _stale(answer: Answer) -> str:
+    """Return why a state is too old to be known, equal on nodes with equal periods; "" if it is not."""
+    latest_s = LATE_ROUNDS * max(answer.period_s, LEAST_PERIOD_S)
+    if answer.age_s is None or not 0 <= answer.age_s <= latest_s:
+        return f"its state is not of the last {latest_s:g} s: see systemctl status sailloft-health.timer"
     return ""
 
 

@@ -13,7 +13,7 @@ def fleet(count=96, **odd):
     """Return the table of so many nodes; ``odd``: the values of some, by node."""
     names = [f"gpu{number:02}" for number in range(count)]
     results = [(name, answer(values=odd.get(name, values(number)))) for number, name in enumerate(names)]
-    return table(results, 300)
+    return table(results)
 
 
 def test_the_papers_node_with_a_failed_power_feed_is_named_with_its_distance():
@@ -47,8 +47,8 @@ def test_equal_values_have_no_outlier_and_a_small_distance_is_none():
     near = {"gpu_sm_clock_under_load": {"gpu x": 1905.0}}
     far = {"gpu_sm_clock_under_load": {"gpu x": 1800.0}}
     nodes = [(f"n{number}", answer(values=same)) for number in range(20)]
-    assert table([*nodes, ("near", answer(values=near))], 300).outliers == []
-    assert [each.node for each in table([*nodes, ("far", answer(values=far))], 300).outliers] == ["far"]
+    assert table([*nodes, ("near", answer(values=near))]).outliers == []
+    assert [each.node for each in table([*nodes, ("far", answer(values=far))]).outliers] == ["far"]
 
 
 def test_better_than_the_others_is_no_outlier():
@@ -58,7 +58,7 @@ def test_better_than_the_others_is_no_outlier():
 
 def test_only_like_nodes_are_compared():
     others = [(f"a{number}", answer(like="8 A100", values=values(number, clock=1410.0))) for number in range(10)]
-    found = table([*others, *[(f"h{number}", answer(values=values(number))) for number in range(90)]], 300)
+    found = table([*others, *[(f"h{number}", answer(values=values(number))) for number in range(90)]])
     assert found.outliers == []
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.table import table
 
-STALE_S = 300
+STALE_S = 180
 
 
 def made(**results):
-    return table(((name.replace("_", "-"), result) for name, result in results.items()), STALE_S)
+    return table(((name.replace("_", "-"), result) for name, result in results.items()))
 
 
 def heads(found):
@@ -79,9 +79,9 @@ def test_many_details_are_cut_and_counted():
         ({"failed": True, "msg": "there is no /var/lib/x"}, "there is no /var/lib/x"),
         (None, "not asked"),
         ({}, "no health"),
-        (answer(age_s=STALE_S + 1), "older"),
-        (answer(age_s=-5.0), "older"),
-        (answer(age_s=float("nan")), "older"),
+        (answer(age_s=STALE_S + 1), "last 180 s"),
+        (answer(age_s=-5.0), "last 180 s"),
+        (answer(age_s=float("nan")), "last 180 s"),
         (answer(age_s=None), "no time"),
         (answer(faults=3), "faults"),
         ({"health": {"format": "sailloft-health-answer/9"}}, "format"),
@@ -131,7 +131,7 @@ KEYS = ("age_s", "error", "like", "faults", "unmeasured", "drain", "maintenance"
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.booleans())
 def test_a_wrong_answer_never_makes_a_node_healthy(changes, is_whole):
     result = answer(**changes) if is_whole else changes
-    found = table([("n1", result)], STALE_S)
+    found = table([("n1", result)])
     assert sum(map(len, (found.healthy, found.noted, found.faulty, found.unknown))) == 1
     if found.healthy:
         assert result["health"]["age_s"] <= STALE_S
