@@ -107,9 +107,9 @@ def judge(
             result = judgement.result(measurement)
             if result:
                 results.append(replace(result, reader=reading.reader))
-                rule, number = rules.get(measurement.check), _number(measurement.value)
-                if number is not None and rule and rule.comparison in _GAUGES:
-                    values.setdefault(measurement.check, {})[str(measurement.place)] = number
+            rule, number = rules.get(measurement.check), _number(measurement.value)
+            if number is not None and rule and rule.comparison in _GAUGES:
+                values.setdefault(measurement.check, {})[str(measurement.place)] = number
         results += _unreported(reading, rules, expected)
     if DEVICE_MISSING in rules:
         results += _missing(good, expected, lists or {})

@@ -1,0 +1,256 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One round of a node's health check: read, judge, latch, save.
+
+The state is read again before it is changed, so that what a person says while readers work is not lost.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import process, state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored as expected_form
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged, judge
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Condition, latch
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    FAIL,
+    NOT_MEASURED,
+    PASS,
+    Expected,
+    Measurement,
+    Moment,
+    Place,
+    Reading,
+    Rule,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Process, Reader
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers import node as readers_node
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import checker
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import rules_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import (
+    DIRECTORY,
+    RUN,
+    Left,
+    Round,
+    State,
+    Tally,
+)
+
+# Checks that failed at places.
+Failing = set[tuple[str, Place]]
+EXPECTED_FILE = "/etc/sailloft-health/expected.json"
+PERIOD_S = 60.0
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where a node's checker has its files; ``root`` is below which readers read."""
+
+    state: str = DIRECTORY
+    run: str = RUN
+    expected: str = EXPECTED_FILE
+    root: str = "/"
+
+
+class RoundError(SailloftError):
+    """A round that could not be made or saved."""
+
+
+def make(
+    paths: Paths,
+    readers: Sequence[Reader],
+    rules: Mapping[str, Rule],
+    period_s: float = PERIOD_S,
+    is_deep: bool = False,
+    now: Callable[[], Moment] = state.moment,
+) -> State:
+    """Make a round and return the state that it saved. Raises RoundError, StateError and OSError.
+
+    A deep round runs only the deep readers, on a node that a person took out of service.
+    """
+    with state.locked("round", paths.run, wait=False) as is_alone:
+        if not is_alone:
+            raise RoundError("another round still runs", "wait for its end; systemctl status sailloft-health shows it")
+        start = time.monotonic()
+        expected, problem = _expected(paths.expected)
+        before = _before(paths, expected.host)
+        if is_deep and not (before.condition.drain or before.condition.maintenance):
+            raise RoundError(
+                f"{expected.host}: deep checks run only on a node that is out of service",
+                "sailloft-health drain --reason REASON",
+            )
+        rules = rules_of(expected, dict(rules))
+        chosen = [reader for reader in readers if reader.is_deep == is_deep]
+        readings, left = _read(chosen, before, expected, paths, now())
+        if is_deep:
+            first = {reading.reader: _failing(reading, rules, expected, before, now()) for reading in readings}
+            suspicious = [reader for reader in chosen if first.get(reader.name)]
+            second, more = _read(suspicious, replace(before, left=tuple(left)), expected, paths, now())
+            left = more
+            again = {reading.reader: _failing(reading, rules, expected, before, now()) for reading in second}
+            readings = [_confirmed(reading, first[reading.reader], again) for reading in readings]
+        readings.append(_of_checker(left, problem))
+        lists = {reader.name: reader.lists for reader in readers}
+        with state.locked("state", paths.run):
+            return _save(paths, readings, left, rules, expected, lists, period_s, start, now())
+
+
+def change(paths: Paths, how: Callable[[Condition, Moment], Condition], now: Moment) -> State:
+    """Change the condition by a person's word and save it. Raises StateError and what ``how`` raises."""
+    with state.locked("state", paths.run):
+        old = state.read(paths.state) or State(_expected(paths.expected)[0].host)
+        new = replace(old, condition=how(old.condition, now))
+        state.save(new, paths.state)
+        return new
+
+
+def _expected(path: str) -> tuple[Expected, str]:
+    """Return what the node must have, or nothing with the reason."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return expected_form.load(stream.read()), ""
+    except OSError as error:
+        problem = f"{path}: {error.strerror}"
+    except (SailloftError, ValueError) as error:
+        problem = f"{path}: {error}"
+    return Expected(os.uname().nodename), problem
+
+
+def _before(paths: Paths, host: str) -> State:
+    """Return the stored state for the readers; one that cannot be read is dealt with when the round is saved."""
+    try:
+        return state.read(paths.state) or State(host)
+    except state.StateError:
+        return State(host)
+
+
+def _read(
+    readers: Sequence[Reader], before: State, expected: Expected, paths: Paths, now: Moment
+) -> tuple[list[Reading], list[Left]]:
+    """Run the readers, but for those of which a process of an earlier round still hangs."""
+    left = [
+        each
+        for each in before.left
+        if each.round.boot_id == now.boot_id and process.is_alive(Process(each.pid, each.program, each.start_ticks))
+    ]
+    hanging = {each.reader: each for each in left}
+    readings = [Reading(each.reader, error=_hangs(each)) for each in hanging.values()]
+    run = partial(readers_node.run, locks=paths.run)
+
+    def node(reader: Reader) -> Node:
+        return Node(expected, paths.root, before.kept.get(reader.name, {}), run)
+
+    started = [reader for reader in readers if reader.name not in hanging]
+    for reader, outcome in zip(started, process.read_all(started, node)):
+        readings.append(outcome.reading)
+        left += [Left(reader.name, each.pid, each.program, each.start_ticks, now) for each in outcome.alive]
+    return readings, left
+
+
+def _hangs(left: Left) -> str:
+    date = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(left.round.unix_s))
+    return f"the process {left.pid} ({left.program}) of the round at {date} still hangs"
+
+
+def _confirmed(reading: Reading, first: Failing, again: Mapping[str, Failing]) -> Reading:
+    """Return a deep reader's reading without what failed in its first run only: that is not measured."""
+    once = first - again.get(reading.reader, set())
+    measurements = tuple(
+        replace(each, value=None, reason="failed, but a second run did not confirm it")
+        if (each.check, each.place) in once
+        else each
+        for each in reading.measurements
+    )
+    return replace(reading, measurements=measurements)
+
+
+def _failing(reading: Reading, rules: Mapping[str, Rule], expected: Expected, before: State, now: Moment) -> Failing:
+    results = judge([reading], rules, expected, before.memory, now).results
+    return {(each.check, each.place) for each in results if each.verdict == FAIL}
+
+
+def _of_checker(left: Sequence[Left], problem: str) -> Reading:
+    """Return what the checker says of itself, to be judged as all else."""
+    hanging = {each.reader: f"process {each.pid} ({each.program})" for each in left}
+    return Reading(
+        "checker",
+        (
+            *(
+                Measurement(checker.READER_HANGS, Place("reader", reader), True, "/proc", reason)
+                for reader, reason in hanging.items()
+            ),
+            Measurement(checker.EXPECTED_UNREADABLE, Place("node"), bool(problem), checker.SOURCE, problem),
+        ),
+    )
+
+
+def _save(
+    paths: Paths,
+    readings: Sequence[Reading],
+    left: Sequence[Left],
+    rules: Mapping[str, Rule],
+    expected: Expected,
+    lists: Mapping[str, Sequence[str]],
+    period_s: float,
+    start: float,
+    now: Moment,
+) -> State:
+    """Judge and latch the readings, and save the new state."""
+    os.makedirs(paths.state, mode=0o755, exist_ok=True)
+    readings = list(readings)
+    try:
+        old = state.read(paths.state) or State(expected.host)
+    except state.StateError as error:
+        old = State(expected.host)
+        readings.append(Reading("state", events=(state.set_aside(error.cause, paths.state),)))
+    # A reader whose process has ended since is seen again: this ends the fault that it hangs.
+    ended = {each.reader for each in old.left} - {each.reader for each in left}
+    gone = tuple(Measurement(checker.READER_HANGS, Place("reader", reader), False, "/proc") for reader in ended)
+    readings.append(Reading("checker", gone))
+    judged = judge(readings, rules, expected, old.memory, now, lists)
+    new = State(
+        expected.host,
+        _round(old.round, readings, period_s, time.monotonic() - start, now),
+        latch(old.condition, judged, rules, expected, now),
+        _tallies(old.checks, judged, now),
+        {**old.values, **judged.values},
+        judged.memory,
+        {**old.kept, **{each.reader: each.kept for each in readings if each.kept and not each.error}},
+        tuple(left),
+    )
+    state.save(new, paths.state)
+    return new
+
+
+def _round(old: Round | None, readings: Sequence[Reading], period_s: float, seconds: float, now: Moment) -> Round:
+    jump = state.jump_s(old.ended, now) if old else 0.0
+    notes = (f"the clock jumped by {jump:+.0f} s since the round before",) if jump else ()
+    return Round(
+        old.number + 1 if old else 1,
+        now,
+        round(seconds, 3),
+        period_s,
+        {each.reader: each.error for each in readings if each.error},
+        {each.reader: each.seconds for each in readings if each.seconds},
+        notes,
+    )
+
+
+def _tallies(old: Mapping[str, Tally], judged: Judged, now: Moment) -> dict[str, Tally]:
+    """Count the verdicts by check. A check that no reader of this round made keeps its counts and its time."""
+    verdicts: dict[str, list[str]] = {}
+    for result in judged.results:
+        verdicts.setdefault(result.check, []).append(result.verdict)
+    tallies = dict(old)
+    for check, each in sorted(verdicts.items()):
+        passed, failed, unmeasured = (each.count(verdict) for verdict in (PASS, FAIL, NOT_MEASURED))
+        last = old[check].measured if check in old else None
+        tallies[check] = Tally(passed, failed, unmeasured, now if passed or failed else last)
+    return tallies
