@@ -105,7 +105,7 @@ def node_health_expected(
         raise AnsibleFilterError(f"{name}: node_health_expected: unknown {wrong}; see its documentation")
     try:
         host = read_recording(recording) if recording and os.path.exists(recording) else None
-        made = expected.make(name, machine, host, inventory, RULES, plan, hypervisor, _accepted(name, acceptance))
+        made = expected.make(name, machine, host, inventory, RULES, plan or None, hypervisor, _accepted(name, acceptance))
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error
     return stored.text(made)

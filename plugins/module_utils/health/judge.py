@@ -198,14 +198,26 @@ def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str
     for reading in readings:
         # A reader without any measurement has nothing to do on this node.
         kinds = lists.get(reading.reader, ()) if reading.measurements else ()
-        listed = {measurement.place for measurement in reading.measurements}
+        named = {measurement.place for measurement in reading.measurements}
+        measured = {measurement.place for measurement in reading.measurements if measurement.value is not None}
         for device in expected.devices:
             if device.kind in kinds:
                 place = Place(device.kind, device.address)
-                verdict = PASS if place in listed else FAIL
-                seen = "present" if place in listed else "missing"
+                # Of a device that a reader names without any value it only knows that it stopped before.
+                verdict = PASS if place in measured else NOT_MEASURED if place in named else FAIL
+                seen = {PASS: "present", FAIL: "missing"}.get(verdict, "")
+                reason = "no value of it was measured" if verdict == NOT_MEASURED else ""
                 results.append(
-                    Result(DEVICE_MISSING, place, verdict, seen, device.name, reading.reader, reader=reading.reader)
+                    Result(
+                        DEVICE_MISSING,
+                        place,
+                        verdict,
+                        seen,
+                        device.name,
+                        reading.reader,
+                        reason,
+                        reader=reading.reader,
+                    )
                 )
     return results
 

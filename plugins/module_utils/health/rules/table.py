@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Rule
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import checker
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import checker, gpu, kernel, xid
 
-TABLES: tuple[tuple[Rule, ...], ...] = (checker.RULES,)
+TABLES: tuple[tuple[Rule, ...], ...] = (checker.RULES, gpu.RULES, xid.RULES, kernel.RULES)
 RULES: dict[str, Rule] = {rule.check: rule for table in TABLES for rule in table}
 
 
