@@ -10,9 +10,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Rule
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import checker, gpu, kernel, xid
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import (
+    bmc,
+    checker,
+    gpu,
+    host,
+    kernel,
+    network,
+    xid,
+)
 
-TABLES: tuple[tuple[Rule, ...], ...] = (checker.RULES, gpu.RULES, xid.RULES, kernel.RULES)
+TABLES: tuple[tuple[Rule, ...], ...] = (
+    checker.RULES,
+    gpu.RULES,
+    xid.RULES,
+    kernel.RULES,
+    host.RULES,
+    network.RULES,
+    bmc.RULES,
+)
 RULES: dict[str, Rule] = {rule.check: rule for table in TABLES for rule in table}
 
 

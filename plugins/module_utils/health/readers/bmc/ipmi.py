@@ -1,0 +1,244 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a BMC says over IPMI: its event log and its sensors, by ipmitool, which reads and never clears.
+
+The log has the beginnings (Asserted) and ends (Deasserted) of states, and what happened once. A state without an end
+counts until the sensor itself shows that it is over. What happened once is reported once: ``kept`` has the last record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Event, Measurement, Place, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.target import Bmc
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
+
+LOG, SENSORS = ("-c", "sel", "elist"), ("sdr", "elist")
+LOG_SOURCE, SENSORS_SOURCE = "ipmitool sel elist", "ipmitool sdr elist"
+ASSERTED, DEASSERTED = "Asserted", "Deasserted"
+# By the type of a sensor and the event (IPMI 2.0, tables 42-1 and 42-3; ipmitool's ipmi_sel.h): the check.
+CRITICAL = r"(?:Lower|Upper) (?:Critical|Non-recoverable) going"
+TRANSITION = r"Transition to (?:Critical|Non-recoverable)"
+STATES = (
+    ("Power Supply", r"AC lost|AC out-of-range", "bmc_power_input"),
+    ("Power Supply", r"Failure detected|Predictive failure|Config Error", "bmc_power_supply"),
+    ("Power Unit", r"Redundancy Lost|Non-Redundant|Redundancy Degraded", "bmc_redundancy"),
+    ("Fan", rf"{CRITICAL}|{TRANSITION}|Device Absent", "bmc_fan"),
+    ("Fan", r"Redundancy Lost|Non-Redundant", "bmc_redundancy"),
+    ("Temperature", rf"{CRITICAL}|{TRANSITION}", "bmc_temperature"),
+    ("Voltage", rf"{CRITICAL}|{TRANSITION}", "bmc_voltage"),
+)
+ONCE = (
+    ("Memory", r"Uncorrectable ECC", "bmc_memory"),
+    ("Memory", r"Correctable ECC", "bmc_memory_corrected"),
+    ("Critical Interrupt", r"PCI PERR|PCI SERR|Bus Uncorrectable|Bus Fatal|Bus Degraded", "bmc_pci_error"),
+)
+# Of the sensors that show a state now: the letters of ipmitool for critical and not recoverable thresholds.
+BEYOND, WITHIN = ("cr", "nr", "lcr", "lnr", "ucr", "unr"), ("ok", "nc", "lnc", "unc")
+NUMBER = re.compile(r"#0x([0-9a-fA-F]{1,2})$")
+# The units of a reading in `sdr elist` tell what a sensor measures.
+UNITS = (
+    ("degrees C", "bmc_temperature"),
+    ("degrees F", "bmc_temperature"),
+    ("RPM", "bmc_fan"),
+    ("Volts", "bmc_voltage"),
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A line of the event log. ``moment``: date and time as the BMC shows them, in one of several forms."""
+
+    number: str  # hexadecimal: "1ff"
+    moment: str
+    sensor: str  # type and name, or type and number: "Fan #0x80", "Voltage PVPP"
+    event: str
+    is_asserted: bool
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """A line of the list of sensors."""
+
+    name: str  # "PSU2 Status"
+    number: str  # "52"
+    status: str  # "ok", "ns" (no reading), "cr"
+    reading: str
+
+
+def read(bmc: Bmc) -> Reading:
+    """Measure a BMC in the network, with the account in the environment, not in the list of processes."""
+    host, port = _address(bmc.address)
+    connection = ["ipmitool", "-I", "lanplus", "-H", host, *port, "-U", bmc.username, "-E"]
+    start = time.monotonic()
+    end = start + bmc.timeout_s
+    log = _run([*connection, *LOG], bmc.password, end)
+    sensors = _run([*connection, *SENSORS], bmc.password, end)
+    return parse(log, sensors, bmc.kept, time.monotonic() - start)
+
+
+def _address(address: str) -> tuple[str, list[str]]:
+    """Return the host of "10.0.0.7", "10.0.0.7:623" or "[fd00::7]:623", and the port's option."""
+    match = re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::([0-9]{1,5}))?|([^:/]+)(?::([0-9]{1,5}))?", address)
+    if match is None:
+        return address, []
+    port = match.group(2) or match.group(4)
+    return match.group(1) or match.group(3), ["-p", port] if port else []
+
+
+def _run(argv: Sequence[str], password: str, end: float) -> str:
+    """Return what ipmitool prints. Its message on an error has no password, but may repeat parts of the command."""
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C",
+        "TZ": "UTC",
+        "IPMI_PASSWORD": password,
+        "IPMITOOL_PASSWORD": password,
+    }
+    try:
+        ran = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            timeout=max(0.1, end - time.monotonic()),
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise NotMeasuredError("ipmitool: no such program") from error
+    except subprocess.TimeoutExpired:
+        raise NotMeasuredError("the BMC did not answer in time") from None
+    if ran.returncode:
+        message = ran.stderr.decode(errors="replace").strip().splitlines()
+        text = message[-1] if message else ""
+        text = text.replace(password, "***") if password else text
+        raise NotMeasuredError(f"ipmitool ended with {ran.returncode}: {text:.200}")
+    return ran.stdout.decode(errors="replace")
+
+
+def parse(log: str, sensors: str, kept: dict[str, str], seconds: float = 0.0) -> Reading:
+    """Return the reading of the output of LOG and SENSORS. Raises NotMeasuredError if neither is one."""
+    records, known = parse_log(log), parse_sensors(sensors)
+    if not known and not records and (log.strip() or sensors.strip()):
+        raise NotMeasuredError("ipmitool wrote neither a log nor sensors")
+    measurements = {(each.check, each.place): each for each in _of_sensors(known)}
+    for state in _states(records, known):
+        key = (state.check, state.place)
+        # A sensor's reading of now is worth more than a line of the log.
+        if key not in measurements:
+            measurements[key] = state
+        elif state.value and measurements[key].value is False:
+            measurements[key] = Measurement(
+                *key, False, SENSORS_SOURCE, f"the log has no end of {state.reason!r}, but the sensor shows none"
+            )
+    events = tuple(_events(_new(records, kept), known))
+    kept = {"record": _identity(records[-1])} if records else {}
+    return Reading("ipmi", tuple(measurements.values()), events, seconds=seconds, kept=kept)
+
+
+def parse_log(text: str) -> list[Record]:
+    """Return the records of `ipmitool -c sel elist` that have a sensor; those of makers (OEM) have none.
+
+    The texts of events may contain commas, which ipmitool does not quote.
+    """
+    records = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        direction = next((place for place, field in enumerate(fields) if field in (ASSERTED, DEASSERTED)), 0)
+        if direction >= 5 and re.fullmatch("[0-9a-fA-F]{1,4}", fields[0]):
+            moment, event = f"{fields[1]} {fields[2]}", ", ".join(fields[4:direction])
+            records.append(Record(fields[0].lower(), moment, fields[3], event, fields[direction] == ASSERTED))
+    return records
+
+
+def parse_sensors(text: str) -> list[Sensor]:
+    """Return the sensors of `ipmitool sdr elist`: "PSU1 Status | 51h | ok | 10.1 | Presence detected"."""
+    sensors = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) == 5 and re.fullmatch("[0-9a-fA-F]{2}h", fields[1]):
+            sensors.append(Sensor(fields[0], fields[1][:2].lower(), fields[2], fields[4]))
+    return sensors
+
+
+def _identity(record: Record) -> str:
+    """Return what names a record: numbers are used again after somebody cleared the log."""
+    text = "|".join((record.number, record.moment, record.sensor, record.event, str(record.is_asserted)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _new(records: Sequence[Record], kept: dict[str, str]) -> Sequence[Record]:
+    """Return the records after the last one that was read before, or all if that one is no longer there."""
+    last = kept.get("record")
+    for index in range(len(records) - 1, -1, -1):
+        if _identity(records[index]) == last:
+            return records[index + 1 :]
+    return records
+
+
+def _check(record: Record, table: Sequence[tuple[str, str, str]]) -> str:
+    matching = (
+        check for kind, event, check in table if record.sensor.startswith(kind) and re.search(event, record.event)
+    )
+    return next(matching, "")
+
+
+def _sensor_of(record: Record, sensors: Iterable[Sensor]) -> Sensor | None:
+    """Return the sensor of a record, by its number or by its name behind the type."""
+    number = NUMBER.search(record.sensor)
+    for sensor in sensors:
+        if number and int(number.group(1), 16) == int(sensor.number, 16):
+            return sensor
+        if not number and record.sensor.endswith(f" {sensor.name}"):
+            return sensor
+    return None
+
+
+def _place(record: Record, sensors: Iterable[Sensor]) -> Place:
+    sensor = _sensor_of(record, sensors)
+    return Place("bmc", sensor.name if sensor else record.sensor)
+
+
+def _states(records: Sequence[Record], sensors: Sequence[Sensor]) -> list[Measurement]:
+    """Return each state of the log with its last value: begun, or ended. One place may have several of a check."""
+    last: dict[tuple[str, Place, str], Record] = {}
+    for record in records:
+        check = _check(record, STATES)
+        if check:
+            last[check, _place(record, sensors), record.event] = record
+    measurements: dict[tuple[str, Place], Measurement] = {}
+    for (check, place, event), record in last.items():
+        if (check, place) not in measurements or record.is_asserted:
+            reason = f"{event}, {record.moment}" if record.is_asserted else f"{event}: over since {record.moment}"
+            measurements[check, place] = Measurement(check, place, record.is_asserted, LOG_SOURCE, reason)
+    return list(measurements.values())
+
+
+def _events(records: Iterable[Record], sensors: Sequence[Sensor]) -> Iterator[Event]:
+    for record in records:
+        check = _check(record, ONCE)
+        if check and record.is_asserted:
+            text = f"{record.moment}: {record.sensor}, {record.event}"
+            yield Event(check, _place(record, sensors), text, LOG_SOURCE, _identity(record))
+
+
+def _of_sensors(sensors: Iterable[Sensor]) -> Iterator[Measurement]:
+    """Return what the sensors show now. One without a reading shows nothing."""
+    for sensor in sensors:
+        place = Place("bmc", sensor.name)
+        check = next((check for unit, check in UNITS if sensor.reading.endswith(unit)), "")
+        if check and sensor.status in (*BEYOND, *WITHIN):
+            yield Measurement(check, place, sensor.status in BEYOND, SENSORS_SOURCE, sensor.reading)
+        elif sensor.status == "ok" and "Presence detected" in sensor.reading:
+            # Only a power supply's sensor shows this together with the states below.
+            for kind, event, check in STATES:
+                if kind == "Power Supply":
+                    is_shown = re.search(event, sensor.reading) is not None
+                    yield Measurement(check, place, is_shown, SENSORS_SOURCE, sensor.reading)

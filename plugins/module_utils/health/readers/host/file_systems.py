@@ -1,0 +1,208 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Mounted file systems: missing, read-only after an error, full, out of inodes, and those that do not answer.
+
+Each is asked by a program of its own, all at the same time, because a file system of a lost server or disk may never
+answer. Such a program may outlive its kill; as long as it does, no second one is started for the same mount.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import natural, optional
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
+
+# Those of the first process: a service may see its own, read-only ones.
+MOUNTS, FSTAB = "/proc/1/mountinfo", "/etc/fstab"
+STAT = ["stat", "-f", "-c", "%b %f %a %c %d"]
+ANSWER_S = 5.0
+# Always full, and never written.
+IMAGES = ("squashfs", "erofs", "iso9660", "udf", "cramfs", "romfs")
+NETWORK = (
+    "nfs",
+    "nfs4",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "beegfs_nodev",
+    "ceph",
+    "cifs",
+    "smb3",
+    "wekafs",
+    "glusterfs",
+    "9p",
+)
+NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.juicefs", "fuse.s3fs")
+# A node with more mounts (containers) is judged by the first ones; the planned ones come first.
+MOST = 64
+ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of /proc/1/mountinfo."""
+
+    path: str
+    device: str  # "259:2"
+    kind: str  # "ext4"
+    source: str  # "/dev/nvme0n1p2"
+    options: tuple[str, ...]  # of this mount
+    all_options: tuple[str, ...]  # of the file system, at all its mounts
+
+
+def read(node: Node) -> Reading:
+    """Measure the planned mounts, the root, local disks and network file systems."""
+    # Of mounts over each other the last one is seen.
+    mounts = {mount.path: mount for mount in parse_mounts(node.text(MOUNTS))}
+    if "/" not in mounts:
+        raise NotMeasuredError(f"{MOUNTS} has no root")
+    planned = node.expected.mounts
+    measurements = [
+        Measurement("mount_missing", Place("mount", path), path not in mounts, MOUNTS, _mounted(mounts.get(path)))
+        for path in planned
+    ]
+    chosen = _chosen(mounts, planned)
+    read_only = parse_fstab(optional(node, FSTAB))
+    for mount in chosen:
+        if mount.kind not in IMAGES:
+            measurements.append(_read_only(mount, mount.path in planned, mount.path in read_only))
+    hung = _hung(node, node.kept.get("hung", "[]"))
+    answers = _ask(node, [mount for mount in chosen if mount.path not in hung])
+    answers.update({path: f"process {number} of an earlier round still waits" for path, number in hung.items()})
+    for mount in chosen:
+        measurements += _space(mount, answers.get(mount.path, f"no answer in {ANSWER_S:g} s"))
+    unanswered = sorted(item.place.name for item in measurements if item.check == "mount_hangs" and item.value is True)
+    return Reading("file_systems", tuple(measurements), kept={"hung": json.dumps(unanswered)})
+
+
+def _mounted(mount: Mount | None) -> str:
+    return f"{mount.kind} of {mount.source}" if mount else "not mounted"
+
+
+def parse_mounts(text: str) -> list[Mount]:
+    """Return the mounts in a mountinfo; lines of another form are passed over."""
+    mounts = []
+    for line in text.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, others = left.split(" "), right.split(" ")
+        if separator and len(fields) >= 6 and len(others) >= 3:
+            mounts.append(
+                Mount(
+                    _unescaped(fields[4]),
+                    fields[2],
+                    others[0],
+                    _unescaped(others[1]),
+                    tuple(fields[5].split(",")),
+                    tuple(others[2].split(",")),
+                )
+            )
+    return mounts
+
+
+def _unescaped(text: str) -> str:
+    """Return a path of the kernel's, in which a space is \\040."""
+    return ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), text)
+
+
+def parse_fstab(text: str) -> set[str]:
+    """Return the paths that /etc/fstab mounts read-only."""
+    lines = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return {_unescaped(line[1]) for line in lines if len(line) >= 4 and "ro" in line[3].split(",")}
+
+
+def _chosen(mounts: dict[str, Mount], planned: tuple[str, ...]) -> list[Mount]:
+    """Return the mounts to judge: planned ones, the root, and one of each local disk and network file system."""
+    chosen = [mounts[path] for path in dict.fromkeys((*planned, "/")) if path in mounts]
+    devices = {mount.device for mount in chosen}
+    for mount in mounts.values():
+        is_local = mount.source.startswith("/dev/") and mount.kind not in IMAGES
+        if mount.device not in devices and (is_local or mount.kind in (*NETWORK, *NETWORK_FUSE)):
+            devices.add(mount.device)
+            chosen.append(mount)
+    return chosen[:MOST]
+
+
+def _read_only(mount: Mount, is_planned: bool, by_fstab: bool) -> Measurement:
+    """Return whether a file system became read-only: the kernel does this after an error, for all its mounts.
+
+    A person's mount is read-only in both lists of options, which only a planned mount must not be.
+    """
+    after_error = ("rw" in mount.options and "ro" in mount.all_options) or "emergency_ro" in mount.all_options
+    by_person = "ro" in mount.options and is_planned and not by_fstab
+    words = "read-only after an error" if after_error else "mounted read-only" if by_person else "writable"
+    if "ro" in mount.options and not (after_error or by_person):
+        words = "read-only as wanted"
+    return Measurement("mount_read_only", Place("mount", mount.path), after_error or by_person, MOUNTS, words)
+
+
+def _ask(node: Node, mounts: list[Mount]) -> dict[str, str]:
+    """Return what `stat` says of each mount, or why it said nothing; no entry for one that gave no answer in time."""
+    answers: dict[str, str] = {}
+
+    def ask(path: str) -> None:
+        try:
+            ran = node.run([*STAT, path], ANSWER_S)
+            answers[path] = ran.stdout.strip() if ran.rc == 0 else ran.stderr.strip() or f"stat ended with {ran.rc}"
+        except NotMeasuredError as error:
+            if "no such program" in error.cause:
+                answers[path] = error.cause
+
+    threads = [threading.Thread(target=ask, args=(mount.path,), daemon=True) for mount in mounts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * ANSWER_S)
+    return dict(answers)
+
+
+def _hung(node: Node, kept: str) -> dict[str, str]:
+    """Return the processes that still ask mounts which gave no answer in the last round, by path."""
+    try:
+        paths = json.loads(kept)
+    except ValueError:
+        paths = []
+    hung: dict[str, str] = {}
+    if not isinstance(paths, list) or not paths:
+        return hung
+    for number in node.names("/proc"):
+        words = optional(node, f"/proc/{number}/cmdline").strip("\0").split("\0") if number.isdigit() else []
+        if words[: len(STAT)] == STAT and words[-1] in paths:
+            hung[words[-1]] = number
+    return hung
+
+
+def _space(mount: Mount, answer: str) -> Iterator[Measurement]:
+    place, source = Place("mount", mount.path), f"{' '.join(STAT[:2])} {mount.path}"
+    numbers = parse_space(answer)
+    is_silent = answer.startswith(("no answer", "process "))
+    if numbers is None and not is_silent:
+        is_broken = re.search(r"Input/output error|Stale file handle|endpoint is not connected", answer) is not None
+        yield Measurement("mount_hangs", place, True if is_broken else None, source, f"{answer:.200}" or "no answer")
+        return
+    yield Measurement("mount_hangs", place, is_silent, source, answer if is_silent else "answers")
+    if numbers is None or mount.kind in IMAGES or "ro" in mount.options:
+        return
+    space, inodes = numbers
+    yield Measurement("mount_space_used", place, space, source, "" if space is not None else "it has no size")
+    if inodes is not None:
+        yield Measurement("mount_inodes_used", place, inodes, source)
+
+
+def parse_space(text: str) -> tuple[float | None, float | None] | None:
+    """Return the percentages of used space and used inodes of STAT's answer; None of either that has no limit.
+
+    Space is what users who are not root can use, as `df` shows it.
+    """
+    fields = [natural(word) for word in text.split()]
+    if len(fields) != 5 or None in fields:
+        return None
+    total, free, available, inodes, free_inodes = (int(field or 0) for field in fields)
+    used, nodes_used = max(0, total - free), max(0, inodes - free_inodes)
+    space = 100.0 * used / (used + available) if used + available else None
+    return space, 100.0 * nodes_used / inodes if inodes else None

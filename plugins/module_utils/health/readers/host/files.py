@@ -1,0 +1,42 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Values of the kernel's small files below /sys and /proc as measurements."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node
+
+# The kernel's counters have 64 bits at most.
+DIGITS = re.compile(r"[0-9]{1,20}")
+
+
+def natural(text: str) -> int | None:
+    """Return the whole number that a text is, None if it is anything else: "-1", "N/A (no PMA)", "".
+
+    Only ASCII digits count, and not more than a counter of 64 bits has.
+    """
+    return int(text) if DIGITS.fullmatch(text) else None
+
+
+def optional(node: Node, path: str) -> str:
+    """Return a file's text, "" if it is absent or cannot be read: a port that is down refuses its speed."""
+    try:
+        return node.text(path)
+    except OSError:
+        return ""
+
+
+def counter(node: Node, check: str, place: Place, path: str, saturation: int | None = None) -> list[Measurement]:
+    """Return a counter in a file, none where the kernel has no such file."""
+    try:
+        text = node.text(path)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [Measurement(check, place, None, path, error.strerror or "it cannot be read")]
+    value = natural(text)
+    reason = "" if value is not None else f"{text!r:.60} is no number"
+    return [Measurement(check, place, value, path, reason, is_counter=True, saturation=saturation)]

@@ -1,0 +1,51 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Rules of what a node's BMC says: power supplies, redundancy, fans, temperatures, its event log. Pure.
+
+The number of power supplies is the limit of bmc_power_supplies, which only the inventory gives.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    AT_LEAST,
+    EVENT,
+    HARDWARE,
+    NOT_TRUE,
+    Rule,
+)
+
+REDFISH, IPMI, PLAN = "DMTF Redfish Schema Supplement", "IPMI 2.0, table 42-3", "the inventory"
+
+
+def _flag(check: str, title: str, action: str, source: str, runbook: str, is_occasional: bool = False) -> Rule:
+    return Rule(check, title, HARDWARE, NOT_TRUE, action, source, runbook, is_occasional=is_occasional)
+
+
+def _event(check: str, title: str, action: str, runbook: str) -> Rule:
+    return Rule(check, title, HARDWARE, EVENT, action, IPMI, runbook)
+
+
+RULES = (
+    _flag("bmc_power_supply", "power supply faulty", "watch", REDFISH, "power-supply"),
+    # Not each BMC says this. GPUs slow down as soon as the other supplies do not suffice.
+    _flag("bmc_power_input", "power supply without input: feed or cord", "drain", REDFISH, "power-supply", True),
+    Rule(
+        "bmc_power_supplies",
+        "fewer power supplies than expected",
+        HARDWARE,
+        AT_LEAST,
+        "watch",
+        PLAN,
+        "power-supply",
+    ),
+    _flag("bmc_redundancy", "no redundancy", "watch", REDFISH, "power-supply"),
+    _flag("bmc_fan", "fan faulty", "watch", REDFISH, "cooling"),
+    _flag("bmc_temperature", "temperature beyond its limit", "watch", REDFISH, "cooling"),
+    _flag("bmc_voltage", "voltage beyond its limit", "watch", IPMI, "bmc"),
+    _event("bmc_memory", "uncorrected memory error in the BMC's log", "person", "memory"),
+    _event("bmc_memory_corrected", "corrected memory error in the BMC's log", "note", "memory"),
+    _event("bmc_pci_error", "PCI error in the BMC's log", "watch", "pcie-errors"),
+    # Only where nothing else explains it.
+    _flag("bmc_health", "the BMC says that the server is not healthy", "watch", REDFISH, "bmc", True),
+)

@@ -1,0 +1,148 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Rules of the host: PCIe links, disks, memory, file systems, processors, clock and units. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    AT_LEAST,
+    AT_MOST,
+    CONFIGURATION,
+    HARDWARE,
+    INCREASE_AT_MOST,
+    NOT_TRUE,
+    Device,
+    Expected,
+    Place,
+    Rule,
+)
+
+PLAN, ESTIMATE = "the node's plan", "estimate"
+NVME = "NVM Express Base Specification, SMART / Health Information log"
+HOUR, DAY = 3600, 24 * 3600
+# A kernel reserves a part of the memory that differs between versions; a module of such a server has more than 2 %.
+MEMORY_SHARE = 0.98
+
+Limit = Callable[[Expected, Place], "float | str | None"]
+
+
+def _of_device(value: Callable[[Device], float | None]) -> Limit:
+    """Return what a planned device must have."""
+
+    def limit(expected: Expected, place: Place) -> float | None:
+        devices = (each for each in expected.devices if (each.kind, each.address) == (place.kind, place.name))
+        return next((value(each) for each in devices), None)
+
+    return limit
+
+
+def _memory(expected: Expected, place: Place) -> float | None:
+    is_known = place.kind == "node" and expected.memory_bytes is not None
+    return int(MEMORY_SHARE * (expected.memory_bytes or 0)) if is_known else None
+
+
+def _processors(expected: Expected, place: Place) -> float | None:
+    return expected.processors if place.kind == "node" else None
+
+
+def _flag(check: str, title: str, action: str, source: str, runbook: str, layer: str = HARDWARE) -> Rule:
+    return Rule(check, title, layer, NOT_TRUE, action, source, runbook)
+
+
+def _increase(check: str, title: str, action: str, source: str, runbook: str, limit: float, window_s: int) -> Rule:
+    return Rule(check, title, HARDWARE, INCREASE_AT_MOST, action, source, runbook, limit, window_s=window_s)
+
+
+RULES = (
+    Rule(
+        "pcie_width",
+        "PCIe link narrower than planned",
+        HARDWARE,
+        AT_LEAST,
+        "drain",
+        PLAN,
+        "pcie-link-degraded",
+        unit="lanes",
+        expected=_of_device(lambda device: device.link_width),
+    ),
+    # Not measured of a link that sleeps or may be idle.
+    Rule(
+        "pcie_speed",
+        "PCIe link slower than planned",
+        HARDWARE,
+        AT_LEAST,
+        "drain",
+        PLAN,
+        "pcie-link-degraded",
+        unit="GT/s",
+        is_occasional=True,
+        expected=_of_device(lambda device: device.link_speed_gt_s),
+    ),
+    _increase("pcie_errors_corrected", "many corrected PCIe errors", "watch", ESTIMATE, "pcie-errors", 1000, HOUR),
+    _increase("pcie_errors_nonfatal", "uncorrected PCIe errors", "watch", ESTIMATE, "pcie-errors", 0, DAY),
+    _increase("pcie_errors_fatal", "fatal PCIe errors", "drain", ESTIMATE, "pcie-errors", 0, DAY),
+    _flag("disk_failed", "disk failed", "person", NVME, "disk"),
+    _flag("disk_spare_low", "spare blocks of the disk used up", "watch", NVME, "disk"),
+    _flag("disk_hot", "disk too hot", "watch", NVME, "disk"),
+    Rule("disk_used", "disk worn out", HARDWARE, AT_MOST, "watch", NVME, "disk", 100, unit="% of its rated endurance"),
+    _increase("disk_media_errors", "disk lost data", "watch", ESTIMATE, "disk", 0, DAY),
+    # Errors of long ago stay in this log.
+    Rule(
+        "disk_error_log", "disk logged errors", HARDWARE, AT_MOST, "note", "smartctl(8): exit status, bit 6", "disk", 0
+    ),
+    # The counters begin at zero with each boot.
+    Rule("edac_uncorrected", "uncorrected memory errors", HARDWARE, AT_MOST, "person", "Linux EDAC", "memory", 0),
+    _increase(
+        "edac_corrected",
+        "many corrected memory errors",
+        "watch",
+        "estimate; mcelog warns at 10 a day, which many modules reach for years",
+        "memory",
+        1000,
+        DAY,
+    ),
+    Rule(
+        "memory_bytes",
+        "less memory than planned",
+        HARDWARE,
+        AT_LEAST,
+        "drain",
+        PLAN,
+        "memory",
+        unit="bytes",
+        expected=_memory,
+    ),
+    Rule(
+        "processors",
+        "fewer processors than planned",
+        HARDWARE,
+        AT_LEAST,
+        "drain",
+        PLAN,
+        "processors",
+        expected=_processors,
+    ),
+    _flag("mount_missing", "file system not mounted", "configure", PLAN, "file-system", CONFIGURATION),
+    _flag("mount_read_only", "file system read-only", "drain", "mount(2)", "file-system"),
+    _flag("mount_hangs", "file system does not answer", "drain", "statfs(2)", "file-system", CONFIGURATION),
+    Rule(
+        "mount_space_used", "file system full", CONFIGURATION, AT_MOST, "watch", ESTIMATE, "file-system", 95, unit="%"
+    ),
+    Rule(
+        "mount_inodes_used",
+        "file system out of inodes",
+        CONFIGURATION,
+        AT_MOST,
+        "watch",
+        ESTIMATE,
+        "file-system",
+        95,
+        unit="%",
+    ),
+    _flag("clock_not_synchronised", "clock not synchronised", "configure", "adjtimex(2)", "clock", CONFIGURATION),
+    Rule("clock_offset", "clock wrong", CONFIGURATION, AT_MOST, "configure", ESTIMATE, "clock", 0.1, unit="s"),
+    _flag("unit_failed", "unit failed", "watch", "systemctl(1)", "units", CONFIGURATION),
+    _flag("unit_inactive", "required unit not active", "configure", PLAN, "units", CONFIGURATION),
+)
