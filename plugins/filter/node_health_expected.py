@@ -65,7 +65,7 @@ options:
 
 EXAMPLES = r"""
 expected: >-
-  {{ inventory_hostname | sailloft.fleet.node_health_expected(machine='bare_metal', recording='recordings/gpu01.json') }}
+  {{ 'gpu01' | sailloft.fleet.node_health_expected(machine='bare_metal', recording='recordings/gpu01.json') }}
 """
 
 RETURN = r"""
@@ -105,7 +105,9 @@ def node_health_expected(
         raise AnsibleFilterError(f"{name}: node_health_expected: unknown {wrong}; see its documentation")
     try:
         host = read_recording(recording) if recording and os.path.exists(recording) else None
-        made = expected.make(name, machine, host, inventory, RULES, plan or None, hypervisor, _accepted(name, acceptance))
+        made = expected.make(
+            name, machine, host, inventory, RULES, plan or None, hypervisor, _accepted(name, acceptance)
+        )
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error
     return stored.text(made)
@@ -122,7 +124,9 @@ def _accepted(name: str, path: str) -> dict[str, float]:
         with open(path, encoding="utf-8") as stream:
             return judge.measured(Proof.from_dict(json.load(stream)).claims)
     except (OSError, ValueError, SailloftError) as error:
-        raise AnsibleFilterError(f"{name}: {path}: {error}; run playbooks/accept.yml again or remove the file") from error
+        raise AnsibleFilterError(
+            f"{name}: {path}: {error}; run playbooks/accept.yml again or remove the file"
+        ) from error
 
 
 class FilterModule:

@@ -149,13 +149,13 @@ def _start(system: System, in_image: bool, is_enabled: bool, are_units_new: bool
         if not is_enabled:
             system.run(["systemctl", "--root=/", "enable", TIMER])
         return
-    if are_units_new:
-        system.run(["systemctl", "daemon-reload"])
+    if not are_units_new and is_enabled:
+        return
+    system.run(["systemctl", "daemon-reload"])
+    # A started timer keeps its old interval. It is enabled last, so that the next run completes one that was killed.
+    system.run(["systemctl", "restart", TIMER])
     if not is_enabled:
         system.run(["systemctl", "enable", TIMER])
-    if are_units_new or not is_enabled:
-        # A started timer keeps its old interval otherwise.
-        system.run(["systemctl", "restart", TIMER])
 
 
 def _shown(path: str, content: bytes | None) -> str | None:

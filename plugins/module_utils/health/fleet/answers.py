@@ -73,6 +73,8 @@ def of_state(state: states.State, expected: Expected | None, now: Moment, step_t
     """Return the answer of a node with this state. ``step_time_s``: of the job that runs, where it exports one."""
     if state.round is None:
         return Answer(error="no round of the health check was saved yet")
+    if state.round.ended.boot_id != now.boot_id:
+        return Answer(error="no round of the health check was saved since its last boot")
     condition = state.condition
     names = {}
     if expected is not None:
@@ -95,7 +97,7 @@ def of_state(state: states.State, expected: Expected | None, now: Moment, step_t
 
 def to_dict(answer: Answer) -> dict[str, Any]:
     """Return the JSON-ready form, which ``read`` reads."""
-    return {"format": FORMAT, **asdict(answer)}
+    return {"format": FORMAT, **asdict(answer), "faults": [asdict(fault) for fault in answer.faults]}
 
 
 def like(expected: Expected) -> str:
