@@ -145,7 +145,10 @@ def _cleaned(reading: Reading) -> Reading:
             )
             for each in reading.measurements
         ),
-        events=tuple(replace(each, place=_place(each.place), text=clean(each.text)) for each in reading.events),
+        events=tuple(
+            replace(each, place=_place(each.place), text=clean(each.text), identity=clean(each.identity))
+            for each in reading.events
+        ),
     )
 
 

@@ -343,6 +343,24 @@ def maintained(condition: Condition, reason: str, by: str, now: Moment) -> Condi
     return replace(condition, maintenance=Word(_reason(reason), clean(by), now))
 
 
+def undrained(condition: Condition, by: str, now: Moment) -> Condition:
+    """End a drain by a person's word. Raises SailloftError if there is none."""
+    ended = _said("drain", condition.drain, by, now)
+    return replace(condition, drain=None, ended=(*condition.ended, ended)[-ENDED:])
+
+
+def maintenance_ended(condition: Condition, by: str, now: Moment) -> Condition:
+    """End a maintenance by a person's word. Raises SailloftError if there is none."""
+    ended = _said("maintenance", condition.maintenance, by, now)
+    return replace(condition, maintenance=None, ended=(*condition.ended, ended)[-ENDED:])
+
+
+def _said(name: str, word: Word | None, by: str, now: Moment) -> Ended:
+    if word is None:
+        raise SailloftError(f"the node has no {name}", "look at the verdict: sailloft-health")
+    return Ended(name, word.reason, word.since, now, "a person's word", clean(by))
+
+
 def _reason(reason: str) -> str:
     text = clean(reason)
     if not text:

@@ -27,6 +27,7 @@ POLL_S = 0.01
 ALONE_S = 5
 MOST_FILES = 4096
 LENGTH = 8  # bytes
+MOST_KEPT = 64 << 10  # characters; the state is written in each round
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,8 @@ def _checked(reading: object, name: str) -> Reading:
             raise TypeError(f"the reader returned {each!r:.100}")
     if not all(isinstance(text, str) and text.isprintable() for item in reading.kept.items() for text in item):
         raise TypeError(f"the reader wants to keep {reading.kept!r:.100}")
+    if sum(map(len, reading.kept.values())) > MOST_KEPT:
+        raise ValueError(f"the reader wants to keep more than {MOST_KEPT >> 10} KiB")
     return replace(reading, reader=name)
 
 

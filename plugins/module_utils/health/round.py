@@ -88,12 +88,11 @@ def make(
             )
         rules = rules_of(expected, dict(rules))
         chosen = [reader for reader in readers if reader.is_deep == is_deep]
-        readings, left = _read(chosen, before, expected, paths, now())
+        readings, left = _read(chosen, before.left, before, expected, paths, now())
         if is_deep:
             first = {reading.reader: _failing(reading, rules, expected, before, now()) for reading in readings}
             suspicious = [reader for reader in chosen if first.get(reader.name)]
-            second, more = _read(suspicious, replace(before, left=tuple(left)), expected, paths, now())
-            left = more
+            second, left = _read(suspicious, left, before, expected, paths, now())
             again = {reading.reader: _failing(reading, rules, expected, before, now()) for reading in second}
             readings = [_confirmed(reading, first[reading.reader], again) for reading in readings]
         readings.append(_of_checker(left, problem))
@@ -132,16 +131,21 @@ def _before(paths: Paths, host: str) -> State:
 
 
 def _read(
-    readers: Sequence[Reader], before: State, expected: Expected, paths: Paths, now: Moment
+    readers: Sequence[Reader],
+    last_left: Sequence[Left],
+    before: State,
+    expected: Expected,
+    paths: Paths,
+    now: Moment,
 ) -> tuple[list[Reading], list[Left]]:
-    """Run the readers, but for those of which a process of an earlier round still hangs."""
+    """Run the readers, but for those of which a process still hangs. Return their readings and all that hangs."""
     left = [
         each
-        for each in before.left
+        for each in last_left
         if each.round.boot_id == now.boot_id and process.is_alive(Process(each.pid, each.program, each.start_ticks))
     ]
     hanging = {each.reader: each for each in left}
-    readings = [Reading(each.reader, error=_hangs(each)) for each in hanging.values()]
+    readings = [Reading(each.name, error=_hangs(hanging[each.name])) for each in readers if each.name in hanging]
     run = partial(readers_node.run, locks=paths.run)
 
     def node(reader: Reader) -> Node:

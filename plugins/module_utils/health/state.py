@@ -22,7 +22,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Memory
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Condition
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
-    MOST_CHARACTERS,
     NO_TEXT,
     Event,
     Moment,
@@ -137,8 +136,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {_plain(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, str) and (len(value) > MOST_CHARACTERS or NO_TEXT.search(value)):
-        return clean(value)
+    if isinstance(value, str) and NO_TEXT.search(value):
+        return NO_TEXT.sub(" ", value)
     return value
 
 

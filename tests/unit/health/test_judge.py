@@ -113,8 +113,15 @@ def test_a_planned_device_that_the_answer_passes_over_is_not_measured():
 )
 def test_a_planned_device_that_a_list_lacks_is_missing(places, wanted):
     node = Node(lists={"reader": ("gpu",)})
-    node.round(at(0), *(measured("temperature", None, place) for place in places))
+    node.round(at(0), *(measured("temperature", 50, place) for place in places))
     assert node.verdicts().get(DEVICE_MISSING) == wanted
+
+
+def test_a_device_that_a_list_names_without_any_value_is_neither_present_nor_missing():
+    node = Node(lists={"reader": ("gpu",)})
+    node.round(at(0), measured("temperature", 50, OTHER), measured("temperature", None, GPU))
+    assert node.verdicts().get(DEVICE_MISSING) == NOT_MEASURED
+    assert node.faults() == []
 
 
 def test_a_device_that_one_of_two_lists_lacks_is_missing_until_that_one_has_it():

@@ -47,7 +47,7 @@ def ethtool(**changed):
 
 
 def reading(root, text=None, **changed):
-    """Return a reading of a node with a management port eth0 and a RoCE NIC ens1, whose keywords change eth0's files."""
+    """Return a reading of a node with a management port eth0, whose files keywords change, and a RoCE NIC ens1."""
     files = {"operstate": "up", "speed": "25000", "carrier_down_count": "1", **changed}
     write(root, {f"/sys/class/net/eth0/{name}": value for name, value in files.items()})
     write(root, {"/sys/class/net/ens1/carrier_down_count": "1", "/sys/class/net/ens1/operstate": "up"})

@@ -1,0 +1,61 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Drain a node in Slurm by its verdict, and undrain it again, but only what this program drained.
+
+Slurm itself does nothing with what HealthCheckProgram returns or prints (slurm.conf(5)). Its own drains begin with
+``verdict.SLURM_PREFIX``; the drain of anybody else is never touched, nor is its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError, run
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.verdict import (
+    FIT,
+    SLURM_PREFIX,
+    UNFIT,
+    Verdict,
+    slurm,
+)
+
+# Slurm kills HealthCheckProgram after 60 s.
+TIMEOUT_S = 20.0
+
+
+def node_name() -> str:
+    """Return the node's name in Slurm: slurmd sets it, else it is the short host name."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+
+
+def wanted(shown: str, made: Verdict) -> list[str]:
+    """Return what to change, as arguments of ``scontrol update``. ``shown``: what ``scontrol show node`` printed."""
+    state = re.search(r"(?:^|\s)State=(\S+)", shown)
+    if state is None:
+        return []
+    is_drained = any(part.startswith("DRAIN") for part in re.split(r"[^A-Z]+", state[1]))
+    is_ours = f" Reason={SLURM_PREFIX}" in shown
+    reason = slurm(made).strip()
+    if made.status == UNFIT and not is_drained:
+        return ["State=DRAIN", f"Reason={reason}"]
+    if made.status == UNFIT and is_ours and f" Reason={reason}" not in shown:
+        return [f"Reason={reason}"]
+    if made.status == FIT and is_drained and is_ours:
+        return ["State=UNDRAIN"]
+    return []
+
+
+def act(made: Verdict) -> str:
+    """Drain or undrain the node and return what was done, "" if nothing. Raises NotMeasuredError."""
+    name = node_name()
+    shown = run(["scontrol", "show", "node", name, "--oneliner"], TIMEOUT_S)
+    if shown.rc != 0:
+        raise NotMeasuredError(f"scontrol show node {name}: {(shown.stderr or shown.stdout).strip():.200}")
+    change = wanted(shown.stdout.strip(), made)
+    if not change:
+        return ""
+    changed = run(["scontrol", "update", f"NodeName={name}", *change], TIMEOUT_S)
+    if changed.rc != 0:
+        raise NotMeasuredError(f"scontrol update {name}: {(changed.stderr or changed.stdout).strip():.200}")
+    return f"{name}: {' '.join(change)}"
