@@ -58,7 +58,7 @@ def read(result: Any) -> Answer:
     if not isinstance(result, Mapping):
         return Answer(error="it was not asked")
     if "health" not in result:
-        text = " ".join(str(result.get("msg") or "its answer has no health").split())
+        text = " ".join(str(result.get("msg") or "its answer has no health").split()).removeprefix("Task failed: ")
         return Answer(error=f"no answer: {text}" if result.get("unreachable") else text)
     try:
         answer: Answer = stored.load(Answer, result["health"], FORMAT, "health of a node", "update its node_health")
