@@ -24,6 +24,7 @@ PAGES = {
     "gpu_node": "gpu-nodes",
     "gpu_vm": "gpu-vms",
     "node_boot": "boot-nodes",
+    "node_health": "health",
     "node_identity": "node-secrets",
     "node_image": "node-images",
     "roce_host": "roce-hosts",

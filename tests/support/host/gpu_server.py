@@ -296,7 +296,8 @@ class Server(ServerTree):
         return ""
 
     def _systemctl(self, argv: list[str], _stdin: str | None) -> str:
-        place = f"/etc/systemd/system/multi-user.target.wants/{argv[-1]}"
+        target = "timers.target" if argv[-1].endswith(".timer") else "multi-user.target"
+        place = f"/etc/systemd/system/{target}.wants/{argv[-1]}"
         if "enable" in argv:
             self.link(place, f"/etc/systemd/system/{argv[-1]}")
         if "disable" in argv:

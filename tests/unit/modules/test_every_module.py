@@ -112,6 +112,11 @@ REFUSED = {
         "hold 'a': not a hold name; give it as it was reported, like hold-0123abcd",
     ),
     "node_boot_scripts": ({**STORE, "nodes": []}, NO_STORE),
+    "node_health": (
+        {"expected": "{}"},
+        "node_health: expected: not a list of what a node must have: its format is None, "
+        "expected 'sailloft-health-expected/1'; write it again with the role node_health",
+    ),
     "node_identity": ({**STORE, **KEYS, "nodes": []}, NO_STORE),
     "node_identity_approval": (
         {"node": "bm01", "ek": "AAAA"},
@@ -145,7 +150,7 @@ REFUSED = {
 
 
 # These have a result, or depend on the machine. node_boot_restart is tested with BMCs.
-NEVER_REFUSED = ("gpu_acceptance_run", "node_boot_restart", "node_image_info")
+NEVER_REFUSED = ("gpu_acceptance_run", "node_boot_restart", "node_health_info", "node_image_info")
 
 
 class Made(BaseException):

@@ -29,7 +29,7 @@ ALLOWED = {
     "site": set(),
     "infiniband": {"site"},
     "gateways": set(),
-    "health": {"topology", "pci"},
+    "health": {"topology", "pci", "host"},
 }
 FOR_ALL = {"common", "proof"}
 # Library files that import Ansible, and the name for which they import it.
@@ -88,6 +88,17 @@ def test_the_families_of_distributions_do_not_import_the_requests_that_use_them(
         for other in sorted(others)
         if name.startswith("image/families/") and other.startswith("image/request/")
     ] == []
+
+
+def test_the_health_check_of_a_node_imports_neither_topology_nor_host():
+    """What runs on the node stays small: only what the controller computes, and the installation, need more."""
+    others = {
+        (name, other.split("/")[0])
+        for name, others in GRAPH.items()
+        for other in others
+        if name.startswith("health/") and not name.startswith("health/expect/") and other.split("/")[0] not in FOR_ALL
+    }
+    assert {(name, other) for name, other in others if other != "health"} == {("health/install.py", "host")}
 
 
 def test_no_file_imports_itself_through_others():

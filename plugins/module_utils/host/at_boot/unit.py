@@ -103,7 +103,7 @@ def ensure(
     ``running`` is True if ``system`` is up; an image is not, and has no running systemd.
     """
     outcome = Outcome(facts={"unit": service.unit, "settings_file": service.settings})
-    _check_systemd(system, service, running)
+    check_systemd(system, service.module, running)
     wanted = files(service, settings, python)
     for path, content in wanted.items():
         old_content = system.read_bytes(path)
@@ -155,15 +155,16 @@ def remove(system: System, service: Service, check: bool = False) -> Outcome:
     return outcome
 
 
-def _check_systemd(system: System, service: Service, running: bool) -> None:
+def check_systemd(system: System, module: str, running: bool) -> None:
+    """Refuse a host that does not run systemd, and an image without it. Raises HostError."""
     if running and not system.exists("/run/systemd/system"):
         raise HostError(
-            f"{service.module}: this host does not run systemd, which is needed to restore the settings at boot",
+            f"{module}: this host does not run systemd, which is needed to run its service",
             "use a host whose process 1 is systemd",
         )
     if not running and not any(system.exists(path) for path in MANAGERS):
         raise HostError(
-            f"{service.module}: this image has no systemd, which is needed to apply the settings at boot",
+            f"{module}: this image has no systemd, which is needed to run its service",
             "add its package (systemd-sysv on Debian, systemd on RHEL)",
         )
 

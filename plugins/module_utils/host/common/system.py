@@ -89,6 +89,18 @@ class System:
                 f"cannot read {path}: {error.strerror}", root_remedy(error, "look at its file system")
             ) from error
 
+    def is_executable(self, path: str) -> bool:
+        """Return True if there is a program at ``path``."""
+        return os.access(self.path(path), os.X_OK)
+
+    def make_executable(self, path: str) -> None:
+        """Let everyone run the file. Raises HostError."""
+        try:
+            os.chmod(self.path(path), 0o755)
+        except OSError as error:
+            remedy = root_remedy(error, "check whether its file system is read-only")
+            raise HostError(f"cannot make {path} executable: {error.strerror}", remedy) from error
+
     def poke(self, path: str, text: str) -> None:
         """Write to an existing file of the kernel (``/sys``, ``/proc``) in one write. Raises HostError."""
         self.poke_bytes(path, text.encode(), 0)

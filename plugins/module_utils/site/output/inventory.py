@@ -7,11 +7,16 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Cable, Device, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, Kind, Network
 
 # The group whose hosts boot from the network (roles/node_boot).
 NODES = "nodes"
+
+
+def cable_label(cable: Cable) -> str:
+    """Return the label of a cable: the name of its rule and its number in the site."""
+    return f"{cable.rule.name}-{cable.number:06d}"
 
 
 def inventory(site: Site) -> dict[str, Any]:
@@ -32,6 +37,9 @@ def inventory(site: Site) -> dict[str, Any]:
             variables = _own(kind, device)
             roce.add(device, variables)
             boot.add(device, variables)
+            ports = _ports(device, roce.switches_of_all)
+            if ports:
+                variables["site_ports"] = ports
             if device.spare:
                 variables["site_spare"] = True
                 if NODES in (kind.name, *kind.groups):
@@ -59,11 +67,34 @@ def _own(kind: Kind, device: Device) -> dict[str, Any]:
     return variables
 
 
+def _ports(device: Device, switches: set[str]) -> dict[str, Any]:
+    """Return the ports that the system of a host has, each with its cable: what its health check expects."""
+    if device.kind.name in switches or not device.cables:
+        return {}
+    ports = {}
+    for group in device.model.ports.values():
+        for rail, (port, name) in enumerate(zip(group.names, group.interfaces)):
+            cable = device.cables.get(port)
+            if cable is None or not group.lldp:
+                continue
+            far, far_port = cable.far(device)
+            is_rdma = cable.rule.roce or cable.rule.infiniband
+            ports[port if is_rdma else name] = {
+                "speed_gbit_s": cable.speed_gbit_s,
+                "infiniband": cable.rule.infiniband,
+                "peer": f"{far.name} {far_port}",
+                "cable": cable_label(cable),
+                "rail": rail,
+            }
+    return ports
+
+
 class _Roce:
     """The variables roce_switch_ports and roce_host_nics of RoCE links, with lengths in whole metres."""
 
     def __init__(self, site: Site) -> None:
         self.switches = {rule.to for rule in site.blueprint.links if rule.roce}
+        self.switches_of_all = {rule.to for rule in site.blueprint.links}
         self.shared: dict[Any, dict[str, Any]] = {}
 
     def add(self, device: Device, variables: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import cable_label
 
 CABLE_HEAD = (
     *("label", "from", "from_port", "from_rack", "from_unit", "to", "to_port", "to_rack", "to_unit"),
@@ -30,10 +31,10 @@ def as_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def cable_list(site: Site) -> str:
-    """Return all cables; a cable's label is the name of its rule and its number in the site."""
+    """Return all cables."""
     rows = (
         (
-            f"{cable.rule.name}-{cable.number:06d}",
+            cable_label(cable),
             cable.a.name,
             cable.a_port,
             cable.a.rack.name,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.tables import cable_list
 
 # SAILLOFT_WRITE_SITES=1 writes the files again.
 FILES = Path(__file__).parent / "harbour"
@@ -61,6 +63,26 @@ def test_a_host_has_its_place_addresses_and_links_as_variables():
         "switch": "leaf1-1",
         "port": "Ethernet16",
     }
+
+
+def test_a_host_has_the_ports_of_its_system_with_peer_and_cable():
+    hosts = inventory(sites.site())["hosts"]
+    ports = hosts["gpu02"]["vars"]["site_ports"]
+    assert set(ports) == {f"mlx5_{number}" for number in range(4)}
+    assert ports["mlx5_0"] == {
+        "speed_gbit_s": 100,
+        "infiniband": False,
+        "peer": "leaf1-1 Ethernet8",
+        "cable": cable_list_label("gpu02", "mlx5_0"),
+        "rail": 0,
+    }
+    assert "site_ports" not in hosts["leaf1-1"]["vars"]
+
+
+def cable_list_label(device, port):
+    """Return the label of a cable in the cable list."""
+    rows = csv.DictReader(cable_list(sites.site()).splitlines())
+    return next(row["label"] for row in rows if (row["from"], row["from_port"]) == (device, port))
 
 
 def test_virtual_machines_have_the_place_of_their_host():

@@ -1,0 +1,72 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Make one table of the health of many nodes."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: node_health_table
+short_description: Make one table of the health of many nodes, worst first
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Folds equal faults of several nodes into one line with what a technician needs, and names nodes whose values are far
+    from the median of like nodes.
+  - A node without an answer, or with a state that is too old, is named and never counted as healthy. One whose reading
+    was skipped has no row.
+positional: hostvars
+options:
+  _input:
+    description: The names of the nodes.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts.
+    type: dict
+    required: true
+  variable:
+    description: The variable with the result of M(sailloft.fleet.node_health_info).
+    type: str
+    default: node_health_read
+"""
+
+EXAMPLES = r"""
+table: "{{ ansible_play_hosts_all | sailloft.fleet.node_health_table(hostvars) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: >-
+    C(lines) (the table), C(summary) (one sentence), C(holds) (whether all nodes are known and none has a fault outside
+    of a maintenance), the names of the nodes that are C(healthy), C(faulty), C(noted) (with an application's faults or
+    notes only), C(unknown), C(drained) and C(maintained), and the C(outliers).
+  type: dict
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def node_health_table(
+    names: list[str], hostvars: Mapping[str, Any], variable: str = "node_health_read"
+) -> dict[str, Any]:
+    """Return the table."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.table import table
+
+    def read() -> Iterator[tuple[str, Any]]:
+        for name in names:
+            result = hostvars[name].get(variable)
+            if not (isinstance(result, Mapping) and result.get("skipped")):
+                yield name, result
+
+    return table(read()).to_dict()
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"node_health_table": node_health_table}

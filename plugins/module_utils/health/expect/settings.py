@@ -1,0 +1,43 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The inventory's limits and switched-off checks of a node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import nearest
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect.errors import ExpectError
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Setting
+
+LARGEST = 1e18
+
+
+def read(data: Any, checks: Iterable[str]) -> dict[str, Setting]:
+    """Return the settings by check. Raises ExpectError, also for a check that does not exist.
+
+    A check has ``limit``, a number, or ``off``, the reason for which it is not made.
+    """
+    known = sorted(checks)
+
+    def refusal(subject: str, cause: str, remedy: str) -> ExpectError:
+        return ExpectError(f"{subject}: {cause}", remedy)
+
+    given = Settings(refusal, "node_health_checks", data)
+    settings = {}
+    for check in given.data:
+        if check not in known:
+            near = nearest(check, known)
+            remedy = f"did you mean {near}?" if near else "docs/reference/health.md lists the checks"
+            raise ExpectError(f"node_health_checks: no check is called {check!r}", remedy)
+        part = given.part(check)
+        part.only("limit", "off")
+        limit = part.value("limit", lambda value: values.number(value, -LARGEST, LARGEST))
+        off = part.value("off", values.text, "")
+        if (limit is None) == (not off):
+            raise part.refuse("has neither or both of limit and off", "give a limit, or off with the reason")
+        settings[check] = Setting(None if limit is None else float(limit), off)
+    return settings

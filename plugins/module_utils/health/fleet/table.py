@@ -1,0 +1,197 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One table of a fleet's health: worst first, equal faults of several nodes folded into one line. Pure.
+
+A node that did not answer, or whose state is old, is named and counts as not known, never as healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import failures
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet import answers
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.answers import Answer, Complaint
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.outliers import Collection, Outlier, by_node
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import LAYERS, severity
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import APPLICATION, Rule
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
+
+RUNBOOKS = "docs/reference/runbooks.md"
+# Places whose device a technician calls by a name, which is the first part of Complaint.part.
+DEVICES = ("gpu", "nic", "nvme", "nvswitch", "bridge")
+# A state is too old if so many rounds are missing: one may be late, or be cut off by a reboot.
+LATE_ROUNDS, LEAST_PERIOD_S = 3, 60
+SHOWN_DETAILS, SHOWN_OUTLIERS = 6, 20
+DETAIL_CHARACTERS = 160
+
+
+@dataclass
+class Table:
+    """The table's lines, the nodes by what is known of them, and one sentence."""
+
+    lines: list[str] = field(default_factory=list)
+    healthy: list[str] = field(default_factory=list)
+    faulty: list[str] = field(default_factory=list)  # with a fault that a person or the site must act on
+    noted: list[str] = field(default_factory=list)  # with an application's faults, or notes, only
+    unknown: list[str] = field(default_factory=list)
+    drained: list[str] = field(default_factory=list)
+    maintained: list[str] = field(default_factory=list)  # their faults are no failure of the run
+    outliers: list[Outlier] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """True if all nodes are known, and none has a fault outside of a maintenance."""
+        return not self.unknown and not set(self.faulty) - set(self.maintained)
+
+    @property
+    def summary(self) -> str:
+        """The table in one sentence."""
+        total = len(self.healthy) + len(self.faulty) + len(self.noted) + len(self.unknown)
+        parts = [
+            f"{len(names)} {words}"
+            for names, words in (
+                (self.faulty, "with faults"),
+                (self.unknown, "not known"),
+                (self.noted, "with notes only"),
+                (self.drained, "drained by a person"),
+                (self.maintained, "in maintenance"),
+                ({each.node for each in self.outliers}, "unlike their like"),
+            )
+            if names
+        ]
+        return f"{len(self.healthy)} of {_nodes(total)} healthy{''.join(f', {part}' for part in parts)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        return {
+            "lines": self.lines,
+            "summary": self.summary,
+            "holds": self.holds,
+            "healthy": self.healthy,
+            "faulty": self.faulty,
+            "noted": self.noted,
+            "unknown": self.unknown,
+            "drained": self.drained,
+            "maintained": self.maintained,
+            "outliers": [{**vars(each), "distance": each.distance} for each in self.outliers],
+        }
+
+
+def table(results: Iterable[tuple[str, Any]], rules: Mapping[str, Rule] = RULES) -> Table:
+    """Return the table of nodes and their results of node_health_info."""
+    made = Table()
+    collection = Collection()
+    unknown: dict[str, list[str]] = {}
+    faults: dict[tuple[Any, ...], dict[str, list[str]]] = {}
+    words: dict[str, list[str]] = {}
+    for node, result in results:
+        answer = answers.read(result)
+        reason = answer.error or _stale(answer)
+        if reason:
+            unknown.setdefault(failures.common(reason, [node]), []).append(node)
+            made.unknown.append(node)
+            continue
+        collection.add(node, answer)
+        for fault in answer.faults:
+            faults.setdefault(_key(fault), {}).setdefault(_detail(fault), []).append(node)
+        for kind, text, nodes in (
+            ("drained", answer.drain, made.drained),
+            ("in maintenance", answer.maintenance, made.maintained),
+        ):
+            if text:
+                words.setdefault(f"{kind}: {text}", []).append(node)
+                nodes.append(node)
+        group = made.faulty if any(map(is_serious, answer.faults)) else made.noted if answer.faults else made.healthy
+        group.append(node)
+    made.outliers = collection.outliers()
+    made.lines = [
+        *_sorted_lines(unknown),
+        *(line for key in sorted(faults, key=lambda key: _rank(key, faults[key])) for line in _group(key, faults[key])),
+        *_outlier_lines(made.outliers, rules),
+        *_too_few(collection.too_few()),
+        *_sorted_lines(words),
+        *([f"{_nodes(len(made.healthy))}: healthy: {fold(made.healthy)}"] if made.healthy else []),
+    ]
+    return made
+
+
+def is_serious(fault: Complaint) -> bool:
+    """Return True if a fault makes a run fail: an application's faults and notes do not."""
+    return fault.layer != APPLICATION and severity(fault.action) > severity("note")
+
+
+def _stale(answer: Answer) -> str:
+    """Return why a state is too old to be known, equal on nodes with equal periods; "" if it is not."""
+    latest_s = LATE_ROUNDS * max(answer.period_s, LEAST_PERIOD_S)
+    if answer.age_s is None or not 0 <= answer.age_s <= latest_s:
+        return f"its state is not of the last {latest_s:g} s: see systemctl status sailloft-health.timer"
+    return ""
+
+
+def _key(fault: Complaint) -> tuple[Any, ...]:
+    """Return what is equal for a folded fault: what it asks for, and what is broken."""
+    name = fault.part.partition(", ")[0] if fault.kind in DEVICES and fault.part else f"{fault.kind} {fault.place}"
+    layer = LAYERS.index(fault.layer) if fault.layer in LAYERS else -1
+    return (-severity(fault.action), layer, name.strip(), fault.title, fault.action, fault.runbook)
+
+
+def _detail(fault: Complaint) -> str:
+    """Return what a technician needs: what was seen, the slot, the cable."""
+    _name, _comma, rest = fault.part.partition(", ")
+    part = rest if fault.kind in DEVICES else fault.part
+    seen = f"{fault.seen}, expected {fault.expected}" if fault.expected else fault.seen
+    address = fault.place if fault.kind in DEVICES else ""
+    text = "; ".join(filter(None, (address, part, seen)))
+    return text if len(text) <= DETAIL_CHARACTERS else f"{text[: DETAIL_CHARACTERS - 3]}..."
+
+
+def _rank(key: tuple[Any, ...], details: Mapping[str, list[str]]) -> tuple[Any, ...]:
+    return (key[0], key[1], -len({node for nodes in details.values() for node in nodes}), key)
+
+
+def _group(key: tuple[Any, ...], details: Mapping[str, list[str]]) -> Iterable[str]:
+    """Yield the line of a fault, its action, and what differs between its nodes."""
+    *_rank, name, title, action, runbook = key
+    nodes = {node for group in details.values() for node in group}
+    yield f"{_nodes(len(nodes))}: {name}: {title}: {fold(nodes)}"
+    yield f"    {action.replace('_', ' ')}: {RUNBOOKS}#{runbook}"
+    ordered = sorted(details.items(), key=lambda item: (-len(item[1]), item[0]))
+    for text, group in ordered[:SHOWN_DETAILS]:
+        if text:
+            yield f"    {text}" if len(details) == 1 else f"    {fold(group)}: {text}"
+    if len(ordered) > SHOWN_DETAILS:
+        others = {node for _text, group in ordered[SHOWN_DETAILS:] for node in group}
+        yield f"    and {_nodes(len(others))} more with other details"
+
+
+def _outlier_lines(outliers: list[Outlier], rules: Mapping[str, Rule]) -> list[str]:
+    lines = []
+    for (node, check), group in by_node(outliers).items():
+        worst, rule = group[0], rules.get(check)
+        title, unit = (rule.title, rule.unit) if rule else (check.replace("_", " "), "")
+        others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        side = "below" if worst.value < worst.median else "above"
+        lines.append(
+            f"1 node: {worst.name}{others}: {title} {worst.value:g} {unit}".rstrip()
+            + f", {abs(worst.distance):.0%} {side} the median {worst.median:g} of {worst.nodes} like nodes"
+            + f" (score {worst.score:.1f}): {node}"
+        )
+    hidden = len(lines) - SHOWN_OUTLIERS
+    return [*lines[:SHOWN_OUTLIERS], *([f"and {hidden} more outliers"] if hidden > 0 else [])]
+
+
+def _too_few(nodes: set[str]) -> list[str]:
+    return [f"{_nodes(len(nodes))}: not compared, too few are like them: {fold(nodes)}"] if nodes else []
+
+
+def _sorted_lines(groups: Mapping[str, list[str]]) -> list[str]:
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [f"{_nodes(len(nodes))}: {text}: {fold(nodes)}" for text, nodes in ordered]
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -1,0 +1,76 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""playbooks/health.yml on nodes that are directories: one healthy, three with one fault, one old, one that is gone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+import rounds
+import yaml
+from playing import ROOT, ansible_playbook
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Condition, Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import Round, State
+
+pytestmark = pytest.mark.fleet
+SICK = ("gpu-017", "gpu-203", "gpu-411")
+
+
+def stored(place, faults=(), before_s=10.0):
+    """Store a node's state of so many seconds ago."""
+    now = state.moment()
+    place.mkdir()
+    ended = replace(now, boot_s=now.boot_s - before_s)
+    state.save(State(place.name, Round(7, ended, 0.4, 60.0), Condition(faults)), str(place))
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Return a function that runs the playbook with the states in directories, and returns status and output."""
+    now = state.moment()
+    part = "GPU 4, slot 7, serial number: label on the tray"
+    title, action = "GPU row remap pending", "reset_gpu"
+    fault = Fault(
+        "gpu_row_remap_pending", rounds.GPU, title, "hardware", action, "gpu-row-remap", now, now, part=part, seen="yes"
+    )
+    stored(tmp_path / "gpu-001")
+    for name in SICK:
+        stored(tmp_path / name, (fault,))
+    stored(tmp_path / "gpu-300", before_s=5000.0)
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    gone = {"ansible_connection": "ssh", "ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-o ConnectTimeout=1"}
+    hosts = {name: local for name in ("gpu-001", *SICK, "gpu-300")}
+    inventory = {"gpu_nodes": {"hosts": {**hosts, "gpu-500": gone}}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": inventory}}))
+
+    def run(*more):
+        plays = yaml.safe_load((ROOT / "playbooks/health.yml").read_text())[1:]
+        plays[0]["module_defaults"] = {
+            "sailloft.fleet.node_health_info": {"state_dir": f"{tmp_path}/{{{{ inventory_hostname }}}}"}
+        }
+        (tmp_path / "health.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
+        return ansible_playbook("-i", str(tmp_path / "hosts.json"), *more, str(tmp_path / "health.yml"))
+
+    return run
+
+
+def test_the_table_names_each_node_and_the_run_fails_with_the_summary(site):
+    status, output = site()
+    print(output)
+    assert status != 0
+    assert "3 nodes: GPU 4: GPU row remap pending: gpu-[017,203,411]" in output
+    assert "slot 7, serial number: label on the tray" in output
+    assert "1 node: healthy: gpu-001" in output
+    for name in ("gpu-300", "gpu-500"):
+        assert any(line.strip().endswith(f": {name}") for line in output.splitlines()), name
+    assert "1 of 6 nodes healthy, 3 with faults, 2 not known" in output
+
+
+def test_a_report_does_not_fail(site):
+    status, output = site("-e", "health_report_only=true")
+    assert status == 0, output
