@@ -28,7 +28,7 @@ sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", "tests/suppo
 
 from boot_network import MAC, MEMORY_MIB, NODE, HttpServer, Network, Node
 from build_host import BASE, BuildHost, make_keys
-from node_image import PACKAGES, bootstrap
+from node_image import PACKAGES, bootstrap, packages_of
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
 
@@ -108,7 +108,7 @@ def prepare(folder: Path) -> BuildHost:
     options = f'--quiet --no-hostonly --zstd --add "network-legacy livenet" --kver {manifest.kernel.version}'
     bootstrap(
         Path("/dev/null"),
-        site.cache / "apt" / "archives-debian",
+        packages_of(site.cache),
         [*PACKAGES, *DRACUT],
         "--format=null",
         f'--customize-hook=chroot "$1" dracut {options} /boot/livenet',

@@ -74,6 +74,12 @@ def bootstrap(out: Path, archives: Path, packages: list[str], *options: str, ini
     )
 
 
+def packages_of(cache: Path) -> Path:
+    """Return the directory of the packages that a builder with one set of archives has downloaded."""
+    (folder,) = (path for path in cache.glob("apt/archives-*") if not path.name.endswith("-first-stage"))
+    return folder
+
+
 def bare(folder: Path, archives: Path, initrd: bool) -> None:
     """Run mmdebstrap and mksquashfs alone."""
     root = folder / "root"
@@ -102,7 +108,7 @@ def main() -> int:
             for name, initrd in (("bare", True), ("bare, no initrd", False)):
                 place = folder / f"bare-{number}-{initrd}"
                 place.mkdir()
-                archives = first.cache / "apt" / "archives-debian"
+                archives = packages_of(first.cache)
                 times[name].append(measured(lambda: bare(place, archives, initrd)))  # noqa: B023
                 shutil.rmtree(place)
             site = BuildHost(folder / f"site-{number}", keys)

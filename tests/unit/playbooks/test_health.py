@@ -44,7 +44,7 @@ def site(tmp_path):
     stored(tmp_path / "gpu-300", before_s=5000.0)
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     gone = {"ansible_connection": "ssh", "ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-o ConnectTimeout=1"}
-    hosts = {name: local for name in ("gpu-001", *SICK, "gpu-300")}
+    hosts = dict.fromkeys(("gpu-001", *SICK, "gpu-300"), local)
     inventory = {"gpu_nodes": {"hosts": {**hosts, "gpu-500": gone}}}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": inventory}}))
 

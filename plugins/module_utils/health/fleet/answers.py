@@ -78,7 +78,8 @@ def of_state(state: states.State, expected: Expected | None, now: Moment, step_t
     condition = state.condition
     names = {}
     if expected is not None:
-        names = dict(zip(map(str, places_of(expected)), [each.name for each in (*expected.devices, *expected.ports)]))
+        titles = [*(each.name for each in expected.devices), *(each.name for each in expected.ports)]
+        names = dict(zip(map(str, places_of(expected)), titles))
     values = dict(state.values)
     if step_time_s is not None:
         values[STEP_TIME] = {"node": step_time_s}
