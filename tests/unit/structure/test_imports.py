@@ -91,7 +91,7 @@ def test_the_families_of_distributions_do_not_import_the_requests_that_use_them(
 
 
 def test_the_health_check_of_a_node_imports_neither_topology_nor_host():
-    """The code that runs on the node stays small: only what the controller computes, and the installation, need more."""
+    """The code that runs on the node stays small: only what the controller computes, and the installer, need more."""
     others = {
         (name, other.split("/")[0])
         for name, others in GRAPH.items()
