@@ -59,6 +59,15 @@ RUNS = [
         marks=LONG,
     ),
 ]
+# These hosts have neither recordings, from which it follows what they must have, nor a health.
+RUNS += [
+    pytest.param(name, playbook, (), {task})
+    for name in ("vela", "blue_vela")
+    for playbook, task in (
+        ("node_health.yml", "Install the health check of the node"),
+        ("health.yml", "Check that all nodes are known and none has a fault"),
+    )
+]
 # The kinds of hosts with changes, by the first playbook of a run.
 CHANGED = {
     "plan.yml": {"gpu-host", "leaf"},
