@@ -25,6 +25,7 @@ WAVES = {
     ("gpu_vms", "Configure the guests"),
     ("boot_servers", "Configure the boot servers"),
     ("gpu_nodes", "Set up the software of the GPU nodes"),
+    ("node_health", "Install the health check"),
 }
 
 

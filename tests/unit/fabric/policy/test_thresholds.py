@@ -371,7 +371,7 @@ REMEDY = "make a class lossy, use shorter cables or fewer ports, or describe the
             replace(PLAIN, buffer_bytes=17_777_777),
             BufferShares(9, 45),
             "the headroom of 1 lossless class on 32 ports, 8000000 bytes, does not fit into the 45% that the system "
-            "keeps for headroom of NVIDIA Spectrum-3's 17777777: 7999999",
+            "keeps for headroom of the 17777777 that ports share of NVIDIA Spectrum-3's buffer: 7999999",
         ),
     ],
 )
