@@ -77,8 +77,8 @@ def test_a_fabric_as_planned_is_proved(tmp_path):
     proof = proved(tmp_path)
     assert failures(proof) == {}
     assert {layer: len(claims) for layer, claims in proof.by_layer().items()} == {
-        "cables": 6,
-        "routes": 10,
+        "cables": 7,
+        "routes": 11,
         "partitions": 4,
         "managers": 3,
     }

@@ -43,6 +43,23 @@ class Guids:
     known: dict[Node, str] = field(default_factory=dict)
     conflicts: list[str] = field(default_factory=list)
 
+    def add_found(self, fabric: Fabric, text: str) -> None:
+        """Add the GUIDs in an output of ``ibnetdiscover -p`` that are not known, and record the conflicts."""
+        nodes: set[Node] = {*fabric.hcas, *fabric.switches}
+        for description, texts in read_guids(text).items():
+            device, name = infiniband_device(description)
+            seen: Node = Hca(device, name) if name else device
+            if seen not in nodes:
+                continue
+            seen_guids = sorted(guid_text(description, guid) for guid in texts)
+            if len(seen_guids) > 1:
+                self.conflicts.append(f"{seen}: {' and '.join(seen_guids)} have this node description; correct one")
+            elif self.known.setdefault(seen, seen_guids[0]) != seen_guids[0]:
+                self.conflicts.append(
+                    f"{seen}: {seen_guids[0]} was found, but the inventory has {self.known[seen]}; correct the "
+                    f"inventory if the device was replaced"
+                )
+
     def unknown(self, fabric: Fabric) -> list[str]:
         """Return the HCAs and switches without a GUID as lines, one for each RDMA device of all hosts."""
         switches = [switch for switch in fabric.switches if switch not in self.known]
@@ -69,19 +86,7 @@ def know(fabric: Fabric, inventory: Mapping[str, Any], found: Iterable[str]) -> 
             if guid is not None and node in nodes:
                 guids.known[node] = guid_text(str(node), guid)
     for text in found:
-        for description, texts in read_guids(text).items():
-            device, name = infiniband_device(description)
-            seen: Node = Hca(device, name) if name else device
-            if seen not in nodes:
-                continue
-            seen_guids = sorted(guid_text(description, guid) for guid in texts)
-            if len(seen_guids) > 1:
-                guids.conflicts.append(f"{seen}: {' and '.join(seen_guids)} have this node description; correct one")
-            elif guids.known.setdefault(seen, seen_guids[0]) != seen_guids[0]:
-                guids.conflicts.append(
-                    f"{seen}: {seen_guids[0]} was found, but the inventory has {guids.known[seen]}; correct the "
-                    f"inventory if the device was replaced"
-                )
+        guids.add_found(fabric, text)
     _refuse_twice(guids.known)
     return guids
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.guids import Guids
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import opensm_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import (
@@ -60,8 +61,13 @@ def prove(plan: FabricPlan, readings: Readings) -> Proof:
     name = plan.fabric.name
     claims = [
         *cable_claims(plan, readings.found),
+        guid_claim(plan, readings.found),
         engine_claim(plan, readings.log),
-        *route_claims(plan.fabric, read_tables(readings.links, readings.forwarding, readings.order)),
+        *route_claims(
+            plan.fabric,
+            read_tables(readings.links, readings.forwarding, readings.order),
+            "cn_guid_file" in plan.request.options,
+        ),
         *partition_claims(plan, readings.pkeys),
         *manager_claims(plan, readings),
     ]
@@ -71,6 +77,7 @@ def prove(plan: FabricPlan, readings: Readings) -> Proof:
 def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
     """Return a claim for each fault, and one for each switch whose cables are all as planned."""
     cables = planned(plan.site, plan.fabric.name)
+    cables.links = [link for link in cables.links if link.infiniband]
     result = compare_cables(cables, {}, None, read_infiniband(found))
     by_device: dict[str, list[Link]] = {}
     for link in cables.links:
@@ -81,7 +88,7 @@ def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
     faulty = {
         device
         for device, links in by_device.items()
-        if any(str(link) in fault.cable for link in links for fault in faults)
+        if any(str(link) in fault.cable.split(" and ") for link in links for fault in faults)
     }
     gone = {device for device in faulty if all(str(link) in missing for link in by_device[device])}
     of_gone = {str(link) for device in gone for link in by_device[device]}
@@ -97,6 +104,15 @@ def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
         if switch not in faulty:
             wanted = f"{len(by_device[switch])} as planned, at their speed"
             yield Claim("cables", f"{switch}: its cables", wanted, wanted, True, _FOUND)
+
+
+def guid_claim(plan: FabricPlan, found: str) -> Claim:
+    """Return the claim that each name has one GUID, the planned one, which partitions and roots have."""
+    guids = Guids(dict(plan.guids.known))
+    guids.add_found(plan.fabric, found)
+    claim, wanted = "GUIDs: one for each name, the planned one", 0
+    seen = len(guids.conflicts) if found else None
+    return compare("cables", claim, wanted, seen, _FOUND, "; ".join(guids.conflicts[:3]))
 
 
 def engine_claim(plan: FabricPlan, log: str) -> Claim:
@@ -123,12 +139,18 @@ def partition_claims(plan: FabricPlan, pkeys: Mapping[str, str]) -> Iterator[Cla
     for host, hcas in hcas_of.items():
         read = [hca for hca in hcas if str(hca) in pkeys]
         unread = sorted(hca.name for hca in hcas if str(hca) not in pkeys)
-        seen = {hca: read_pkeys(pkeys[str(hca)]) for hca in read}
+        tables = {hca: read_pkeys(pkeys[str(hca)]) for hca in read}
+        seen = {hca: {*table} - {0} for hca, table in tables.items()}
         wanted = {hca: wanted_pkeys(plan, hca) for hca in hcas}
         wrong = [hca for hca in read if seen[hca] != wanted[hca]]
+        first = {hca: first_pkey(plan, hca) for hca in hcas}
+        misplaced = [hca for hca in read if hca not in wrong and first[hca] and tables[hca][:1] != [first[hca]]]
         by_reason: dict[str, list[str]] = {"not read": unread} if unread else {}
         for hca in wrong:
             by_reason.setdefault(_difference(plan, hca, wanted[hca], seen[hca]), []).append(hca.name)
+        for hca in misplaced:
+            place = f"0x{first[hca]:04x} is not its first P_Key; let opensm read partitions.conf again"
+            by_reason.setdefault(place, []).append(hca.name)
         reasons = [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
         shown = {hca.name: _in_words(seen[hca]) for hca in read}
         yield Claim(
@@ -153,6 +175,14 @@ def wanted_pkeys(plan: FabricPlan, hca: Hca) -> set[int]:
     return pkeys
 
 
+def first_pkey(plan: FabricPlan, hca: Hca) -> int:
+    """Return the P_Key that is planned for the first place of an HCA's table, 0 for none."""
+    for partition in plan.request.partitions:
+        if partition.index0 and hca in partition.members:
+            return partition.pkey | (MEMBER_BIT if partition.members[hca] == FULL else 0)
+    return 0
+
+
 def _in_words(pkeys: set[int]) -> list[str]:
     return [f"0x{pkey:04x}" for pkey in sorted(pkeys, key=lambda pkey: pkey & DEFAULT_PKEY)]
 
@@ -174,6 +204,15 @@ def _difference(plan: FabricPlan, hca: Hca, wanted: set[int], seen: set[int]) ->
 _SMINFO = re.compile(r"GUID\.+(0x[0-9a-f]+).*?SMState\.+(\d+)", re.DOTALL)
 
 
+# SMInfo.SMState (IBA volume 1, 14.4.1).
+_STANDBY, _MASTER = 2, 3
+_STATES = {0: "not active", 1: "discovering", _STANDBY: "standby", _MASTER: "master"}
+
+
+def _state_name(state: int) -> str:
+    return _STATES.get(state, str(state))
+
+
 def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
     """Return the claims that the planned managers, and no others, run, and that each has the planned files."""
     managers = plan.request.managers
@@ -182,14 +221,22 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
         yield not_applicable("managers", claim, "those of the plan", _SMS, "the plan names no managers")
     else:
         names = {guid: str(node) for node, guid in plan.guids.known.items()}
-        running = sorted(
-            names.get(f"0x{int(guid, 16):016x}", guid) for guid, _state in _SMINFO.findall(readings.managers)
-        )
-        wanted = sorted(map(str, managers))
-        others, absent = sorted({*running} - {*wanted}), sorted({*wanted} - {*running})
+        states = {
+            names.get(f"0x{int(guid, 16):016x}", guid): int(state) for guid, state in _SMINFO.findall(readings.managers)
+        }
+        planned_states = {str(hca): _STANDBY if rank else _MASTER for rank, hca in enumerate(managers)}
+        others, absent = sorted({*states} - {*planned_states}), sorted({*planned_states} - {*states})
         reasons = [f"{', '.join(others)}: not planned; stop it, its settings may be other ones"] if others else []
         reasons += [f"{', '.join(absent)}: no subnet manager runs there"] if absent else []
-        yield compare("managers", claim, wanted, running or None, _SMS, "; ".join(reasons))
+        reasons += [
+            f"{name} is {_state_name(states[name])}, not {_state_name(state)}; look at its log"
+            for name, state in planned_states.items()
+            if states.get(name, state) != state
+        ]
+        wanted, seen = (
+            {name: _state_name(state) for name, state in sorted(each.items())} for each in (planned_states, states)
+        )
+        yield compare("managers", claim, wanted, seen or None, _SMS, "; ".join(reasons))
     for manager in managers:
         texts = readings.files.get(manager.host)
         config = opensm_file(manager)

@@ -141,14 +141,18 @@ class InfinibandLink(NamedTuple):
 
 
 def read_infiniband(text: str) -> list[InfinibandLink]:
-    """Return the links in the output of ``ibnetdiscover -p``, each once, in order."""
-    links = {}
+    """Return the links in the output of ``ibnetdiscover -p``, each once, in order, with the speed of the slower end.
+
+    A speed that is not known is 0.
+    """
+    links: dict[tuple[tuple[str, int], tuple[str, int]], float] = {}
     for line in text.splitlines():
         match = _PORT.match(line.strip())
         if match:
             near, _guid, width, speed, far, _far_guid, one, other = match.groups()
             ends = sorted(((one, int(near)), (other, int(far))))
-            links[ends[0], ends[1]] = int(width) * LANE_GBIT_S.get(speed, 0)
+            gbit_s = int(width) * LANE_GBIT_S.get(speed, 0)
+            links[ends[0], ends[1]] = min(gbit_s, links.get((ends[0], ends[1]), gbit_s))
     return [InfinibandLink(one, other, speed) for (one, other), speed in sorted(links.items())]
 
 
