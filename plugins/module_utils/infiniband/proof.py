@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.guids import Guids
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import opensm_file
@@ -137,15 +138,19 @@ def partition_claims(plan: FabricPlan, pkeys: Mapping[str, str]) -> Iterator[Cla
     for hca in plan.fabric.hcas:
         hcas_of.setdefault(hca.host, []).append(hca)
     for host, hcas in hcas_of.items():
-        read = [hca for hca in hcas if str(hca) in pkeys]
-        unread = sorted(hca.name for hca in hcas if str(hca) not in pkeys)
-        tables = {hca: read_pkeys(pkeys[str(hca)]) for hca in read}
+        by_reason: dict[str, list[str]] = {}
+        tables: dict[Hca, list[int]] = {}
+        for hca in sorted(hcas):
+            try:
+                tables[hca] = read_pkeys(pkeys.get(str(hca)) or "")
+            except InfinibandError as error:
+                by_reason.setdefault(error.cause if pkeys.get(str(hca)) else "not read", []).append(hca.name)
+        read = list(tables)
         seen = {hca: {*table} - {0} for hca, table in tables.items()}
         wanted = {hca: wanted_pkeys(plan, hca) for hca in hcas}
         wrong = [hca for hca in read if seen[hca] != wanted[hca]]
         first = {hca: first_pkey(plan, hca) for hca in hcas}
         misplaced = [hca for hca in read if hca not in wrong and first[hca] and tables[hca][:1] != [first[hca]]]
-        by_reason: dict[str, list[str]] = {"not read": unread} if unread else {}
         for hca in wrong:
             by_reason.setdefault(_difference(plan, hca, wanted[hca], seen[hca]), []).append(hca.name)
         for hca in misplaced:
@@ -205,12 +210,14 @@ _SMINFO = re.compile(r"GUID\.+(0x[0-9a-f]+).*?SMState\.+(\d+)", re.DOTALL)
 
 
 # SMInfo.SMState (IBA volume 1, 14.4.1).
-_STANDBY, _MASTER = 2, 3
-_STATES = {0: "not active", 1: "discovering", _STANDBY: "standby", _MASTER: "master"}
+_DISCOVERING, _STANDBY, _MASTER = 1, 2, 3
+_STATES = {0: "not active", _DISCOVERING: "discovering", _STANDBY: "standby", _MASTER: "master"}
+# The master's record of another manager is from its last heavy sweep, which often found it discovering.
+_OTHERS = (_STANDBY, _DISCOVERING)
 
 
-def _state_name(state: int) -> str:
-    return _STATES.get(state, str(state))
+def _in_state(*states: int) -> str:
+    return " or ".join(_STATES.get(state, str(state)) for state in states)
 
 
 def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
@@ -224,19 +231,18 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
         states = {
             names.get(f"0x{int(guid, 16):016x}", guid): int(state) for guid, state in _SMINFO.findall(readings.managers)
         }
-        planned_states = {str(hca): _STANDBY if rank else _MASTER for rank, hca in enumerate(managers)}
+        planned_states = {str(hca): _OTHERS if rank else (_MASTER,) for rank, hca in enumerate(managers)}
         others, absent = sorted({*states} - {*planned_states}), sorted({*planned_states} - {*states})
         reasons = [f"{', '.join(others)}: not planned; stop it, its settings may be other ones"] if others else []
         reasons += [f"{', '.join(absent)}: no subnet manager runs there"] if absent else []
         reasons += [
-            f"{name} is {_state_name(states[name])}, not {_state_name(state)}; look at its log"
-            for name, state in planned_states.items()
-            if states.get(name, state) != state
+            f"{name} is {_in_state(states[name])}, not {_in_state(*valid)}; look at its log"
+            for name, valid in planned_states.items()
+            if name in states and states[name] not in valid
         ]
-        wanted, seen = (
-            {name: _state_name(state) for name, state in sorted(each.items())} for each in (planned_states, states)
-        )
-        yield compare("managers", claim, wanted, seen or None, _SMS, "; ".join(reasons))
+        wanted = {name: _in_state(*valid) for name, valid in planned_states.items()}
+        seen = {name: _in_state(state) for name, state in sorted(states.items())}
+        yield Claim("managers", claim, wanted, seen or None, not reasons, _SMS, "; ".join(reasons))
     for manager in managers:
         texts = readings.files.get(manager.host)
         config = opensm_file(manager)
@@ -245,12 +251,19 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
         if texts is None:
             yield Claim("managers", title, "as planned", None, False, manager.host, f"{manager.host} was not read")
             continue
-        differing = [name for name in [config, *shared] if texts.get(name) != plan.files[name]]
+        if not isinstance(texts, Mapping):
+            raise InfinibandError(f"manager_files {manager.host}", "it has no texts by name", "write it as name: text")
+        differing = [name for name in [config, *shared] if not _same(plan.files[name], texts.get(name))]
         first = (
             f"; the first: {_first_difference(plan.files[differing[0]], texts.get(differing[0]))}" if differing else ""
         )
         seen = f"other: {', '.join(differing)}" if differing else "as planned"
         yield compare("managers", title, "as planned", seen, manager.host, first[2:])
+
+
+def _same(planned_text: str, text: Any) -> bool:
+    """Return True for the planned text, without the newline at its end, too, which Ansible's lookups cut off."""
+    return isinstance(text, str) and text.rstrip("\n") == planned_text.rstrip("\n")
 
 
 def _first_difference(wanted: str, seen: str | None) -> str:

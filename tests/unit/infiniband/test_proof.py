@@ -126,9 +126,34 @@ def test_an_unknown_guid_is_the_cause_of_a_missing_membership():
     assert claim.reason == Mentions("mlx5_1", "GUID", "partitions.conf")
 
 
-def test_other_text_than_pkeys_is_refused():
-    with raises(InfinibandError, "smpquery pkeys"):
-        prove(PLAN, readings(pkeys={"node-1 mlx5_0": "ibwarn: no such port"}))
+@pytest.mark.parametrize("text", ["ibwarn: no such port", "", None])
+def test_other_text_than_pkeys_counts_as_not_read(text):
+    claim = unproved(pkeys={**readings().pkeys, "node-2 mlx5_1": text})["node-2: P_Keys of its HCAs"]
+    assert (claim.holds, claim.reason) == (False, Mentions("mlx5_1"))
+
+
+def test_files_that_were_read_without_their_last_newline_are_as_planned():
+    texts = {name: text.rstrip("\n") for name, text in PLAN.files.items()}
+    assert unproved(files={"node-1": texts, "node-3": texts}) == {}
+
+
+def test_files_that_are_no_texts_by_name_are_refused():
+    with raises(InfinibandError, "node-3"):
+        prove(PLAN, readings(files={"node-1": PLAN.files, "node-3": "text"}))
+
+
+def test_aggregation_nodes_of_switches_are_no_hcas():
+    """A Quantum switch has a port to its own aggregation node."""
+    name = "Mellanox Technologies Aggregation Node"
+    text = links = ""
+    for at, switch in enumerate(PLAN.fabric.switches):
+        guid = f"0x{0x300000 + at:016x}"
+        text += f"CA 9 1 {guid} 4x SDR - SW 2 41 {GUIDS[switch]} ( '{name}' - '{switch}' )\n"
+        links += made_up_dumps.link(
+            made_up_dumps.hca(name, 0x300000 + at, 900 + at), made_up_dumps.switch(switch, 0x200000 + at, 41)
+        )
+    order = f"{TABLES.order_text()}0x0384\t{name}\n"
+    assert unproved(found=found(PLAN.fabric) + text, links=TABLES.links_text() + links, order=order) == {}
 
 
 def test_without_managers_in_the_plan_their_claim_does_not_apply():
@@ -216,7 +241,7 @@ def test_the_order_may_lack_hcas_where_the_user_lists_the_compute_nodes():
     assert [claim for claim in prove(result, held).claims if claim.holds is not True] == []
 
 
-@pytest.mark.parametrize("states", [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3)])
+@pytest.mark.parametrize("states", [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (3, 0)])
 def test_the_first_planned_manager_is_the_master_and_the_others_stand_by(states):
     (claim,) = unproved(managers=managers(*states)).values()
     assert claim.layer == "managers"

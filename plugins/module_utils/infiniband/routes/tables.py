@@ -13,7 +13,10 @@ from typing import NamedTuple, Union
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, SwitchPort
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import infiniband_device
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
+    AGGREGATION_NODE,
+    infiniband_device,
+)
 
 NO_PORT = 255
 ACTIVE = "ACT"
@@ -82,6 +85,8 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
     hcas: dict[Hca, int] = {}
     states: dict[frozenset[LinkEnd], str] = {}
     for near, far, state in read_links(links):
+        if AGGREGATION_NODE in (near.description, far.description):
+            continue
         ends = frozenset((_end(near), _end(far)))
         # The ends of a link that is coming up can have different states.
         if states.setdefault(ends, state) == ACTIVE:
@@ -92,6 +97,8 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
             hcas[Hca(*infiniband_device(near.description))] = near.lid
     switches = {}
     for guid, name, ports in _forwarding(forwarding):
+        if guid in switches:
+            raise InfinibandError(name, "opensm-lfts.dump has two tables of it", "provide the dump of one sweep")
         if guid not in far_ends:
             raise InfinibandError(
                 name, "opensm-lfts.dump has this switch, but opensm-subnet.lst has no link of it", "read both again"
@@ -102,7 +109,9 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
             f"switch 0x{next(iter(far_ends))}", "opensm-lfts.dump has no table of it", "read the dumps again"
         )
     names = [line.split("\t", 1)[1] for line in order.splitlines() if "\t" in line]
-    places = [None if name == _FREE_PLACE else Hca(*infiniband_device(name)) for name in names]
+    places = [
+        None if name == _FREE_PLACE else Hca(*infiniband_device(name)) for name in names if name != AGGREGATION_NODE
+    ]
     return Tables(switches, hcas, places, states)
 
 
@@ -134,7 +143,10 @@ def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
             lid = int(entry[1], 16)
             if lid >= len(ports):
                 ports.extend([NO_PORT] * (lid + 1 - len(ports)))
-            ports[lid] = int(entry[2])
+            port = int(entry[2])
+            if port > NO_PORT:
+                raise InfinibandError(name, f"opensm-lfts.dump sends LID {lid} to port {port}", "read the dump again")
+            ports[lid] = port
             continue
         switch = _SWITCH.match(line)
         if switch:

@@ -177,3 +177,12 @@ def test_free_places_of_uneven_leaves_are_places_of_the_order():
     tables = read_tables(made.links_text(), made.forwarding_text(), order)
     (claim,) = (claim for claim in route_claims(fabric, tables) if claim.claim.startswith(ORDER))
     assert (claim.holds, claim.seen) == (True, 0)
+
+
+def test_forwarding_tables_that_are_none_are_refused():
+    made = dumps()
+    text = made.forwarding_text()
+    with raises(InfinibandError, "leaf-1-1", "999"):
+        read_tables(made.links_text(), text.replace(" 001 ", " 999 ", 1))
+    with raises(InfinibandError, "leaf-1-1", "two tables"):
+        read_tables(made.links_text(), text + text)
