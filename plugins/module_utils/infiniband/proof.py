@@ -121,7 +121,7 @@ def engine_claim(plan: FabricPlan, log: str) -> Claim:
     wanted, claim, source = plan.request.routing[0], "opensm: the routing engine that is in use", "opensm.log"
     engine, reason = engine_in_log(log)
     if not log:
-        return not_applicable("routes", claim, wanted, source, "opensm's log was not read")
+        return Claim("routes", claim, wanted, None, False, source, "opensm's log was not read")
     if not engine:
         return Claim("routes", claim, wanted, None, False, source, "the log names no engine; set log_flags to 0x43")
     if engine == wanted:

@@ -20,7 +20,7 @@ OPENSM, NVIDIA = "opensm", "nvidia"
 ENGINES = ("ftree", "updn", "dnup", "minhop", "dfsssp", "sssp", "lash", "dor", "torus-2QoS", "nue")
 NVIDIA_ENGINES = ("ar_updn", "ar_ftree", "ar_torus", "ar_dor", "pqft", "kdor-hc", "kdor-ghc")
 DEFAULT_ROUTING = {OPENSM: ("ftree", "updn"), NVIDIA: ("ar_updn",)}
-# These spread paths over virtual lanes, and opensm refuses them without QoS (opensm.8).
+# These spread paths over virtual lanes, which needs QoS (opensm.8).
 NEED_QOS = ("dfsssp", "torus-2QoS")
 # IBA volume 1, PortInfo.MTUCap: bytes -> code.
 MTU_CODES = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
@@ -184,7 +184,7 @@ def _partitions(
     hosts = {hca.host for hca in fabric.hcas}
     for name in part.data:
         one = part.part(name)
-        # opensm takes names that begin like Default for the default partition's.
+        # partitions.conf has the default partition under that name.
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() == "default":
             raise one.refuse(
                 f"{name!r} is not valid", "use 1 to 32 letters, digits, '_', '-' and '.', and not 'default'"
