@@ -56,7 +56,8 @@ def _of_routes(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, so
 
 def _links(fabric: Fabric, tables: Tables) -> Claim:
     """Return the claim that the tables are of the planned fabric: the same names and ports, all active."""
-    planned: set[frozenset[LinkEnd]] = {frozenset(link) for link in (*fabric.hcas.items(), *fabric.uplinks)}
+    pairs: list[tuple[LinkEnd, LinkEnd]] = [*fabric.hcas.items(), *fabric.uplinks]
+    planned = {frozenset(pair) for pair in pairs}
     causes = {
         "opensm does not see it": planned - {*tables.links},
         "it is not planned; read the tables again, or correct the cables or the name": {*tables.links} - planned,

@@ -57,8 +57,8 @@ def compare(
     if infiniband is not None:
         for seen_link in infiniband:
             one, other = _infiniband_end(planned, seen_link.one), _infiniband_end(planned, seen_link.other)
-            for end, far in ((one, other), (other, one)):
-                in_subnet.setdefault(end, []).append(far)
+            in_subnet.setdefault(one, []).append(other)
+            in_subnet.setdefault(other, []).append(one)
             views[one], views[other] = other, one
             found_speeds[one] = found_speeds[other] = seen_link.speed_gbit_s
         # The subnet manager sees everything that is connected to it.
