@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Turn the verdicts of a round into faults, which stay until their cause is shown to be gone. Pure.
 
-- A fault of a measured check ends with a pass of the same check by the same reader, or of a deeper check, at the same
-  place.
+- A fault of a measured check ends with a pass of the same check by the same reader (of a counter: from the same
+  source), or of a deeper check, at the same place.
 - A fault of an event ends when what it asks for was done since: a reboot, or a reset of the part. An event that asks
   for nothing of the node (a note, an application's error) is forgotten after a day.
 - A person ends any fault by its name, with a reason, and so does a check that is switched off in the inventory.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged, witness
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     ACTIONS,
     APPLICATION,
@@ -243,7 +243,7 @@ def _passed(judged: Judged, rules: Mapping[str, Rule]) -> End:
         key = (fault.check, fault.place)
         if fault.is_event or key in failing:
             return ""
-        if (*key, fault.reader) in judged.passes:
+        if (*key, witness(rules.get(fault.check), fault.reader, fault.source)) in judged.passes:
             return "passed"
         return f"passed: {deeper[key]}" if key in deeper else ""
 
