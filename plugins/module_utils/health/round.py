@@ -249,6 +249,7 @@ def _round(old: Round | None, readings: Sequence[Reading], period_s: float, seco
         {each.reader: each.error for each in readings if each.error},
         {each.reader: each.seconds for each in readings if each.seconds},
         notes,
+        old.first if old and old.ended.boot_id == now.boot_id else now,
     )
 
 

@@ -67,6 +67,11 @@ def test_a_round_is_saved(paths):
     assert make(paths).round.number == 2
 
 
+def test_the_first_round_of_each_boot_is_known(paths):
+    rounds = [make(paths, now=now).round.first for now in (at(60), at(120), at(5, "boot-2"), at(65, "boot-2"))]
+    assert rounds == [at(60), at(60), at(5, "boot-2"), at(5, "boot-2")]
+
+
 def test_a_check_that_was_not_made_keeps_its_time(paths):
     first = make(paths, finding(measured("width", 16)), now=at(0)).checks["width"]
     second = make(paths, finding(measured("width", None)), now=at(60)).checks["width"]
