@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import process, round, state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import cleared, drained
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import Paths, RoundError
@@ -65,6 +65,11 @@ def test_a_round_is_saved(paths):
     assert (saved.checks["width"].failed, saved.checks["temperature"].passed) == (1, 1)
     assert saved.values == {"temperature": {str(GPU): 50}}
     assert make(paths).round.number == 2
+
+
+def test_a_node_of_an_image_without_a_recording_has_the_name_of_its_kernel(paths):
+    Path(paths.expected).write_text(stored.text(Expected("")), encoding="utf-8")
+    assert make(paths).host == os.uname().nodename
 
 
 def test_a_check_that_was_not_made_keeps_its_time(paths):

@@ -94,6 +94,11 @@ def of_guest(plan: Mapping[str, Any], host: Host, host_name: str, host_devices: 
     return result
 
 
+def passed_through(plans: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the addresses on the host of what plans of guests (``DomainPlan.to_dict``) pass through to them."""
+    return {str(item["host_address"]) for plan in plans for item in plan.get("devices", [])}
+
+
 def changed(devices: Iterable[Device], settings: Mapping[str, Mapping[str, Any]]) -> list[Device]:
     """Return devices with what people know of them, by kind, name or address: slot, serial number, another width."""
     result, used = [], set()
