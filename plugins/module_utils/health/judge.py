@@ -28,6 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     Rule,
     clean,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import gpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import DEVICE_MISSING
 
 RESET_COUNT = "reset_count"
@@ -200,14 +201,15 @@ def places_of(expected: Expected) -> list[Place]:
 
 def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str, Sequence[str]]) -> list[Result]:
     """Compare the devices that readers list with the planned ones."""
-    results = []
+    results, listed_gpus = [], gpus(expected)
     for reading in readings:
         # A reader without any measurement has nothing to do on this node.
         kinds = lists.get(reading.reader, ()) if reading.measurements else ()
         named = {measurement.place for measurement in reading.measurements}
         measured = {measurement.place for measurement in reading.measurements if measurement.value is not None}
         for device in expected.devices:
-            if device.kind in kinds:
+            # The drivers that list GPUs are NVIDIA's.
+            if device.kind in kinds and (device.kind != "gpu" or device in listed_gpus):
                 place = Place(device.kind, device.address)
                 # Of a device that a reader names without any value it only knows that it stopped before.
                 verdict = PASS if place in measured else NOT_MEASURED if place in named else FAIL
@@ -299,9 +301,8 @@ class _Judgement:
         if increase > limit:
             return _result(measurement, FAIL, seen, wanted)
         if measurement.saturation is not None and number >= measurement.saturation:
-            return _not_measured(
-                measurement, f"the counter is at its end ({_shown(number, rule)}): no increase can be seen; reset it"
-            )
+            reason = f"the counter is at its end ({_shown(number, rule)}): no increase can be seen; reset it"
+            return replace(_not_measured(measurement, reason), is_occasional=True)
         is_partial = old.samples[0].boot_s > start
         return replace(_result(measurement, PASS, seen, wanted), is_partial=is_partial)
 
@@ -365,7 +366,14 @@ def _result(measurement: Measurement, verdict: str, seen: str, expected: str) ->
 
 
 def _not_measured(measurement: Measurement, reason: str) -> Result:
-    return Result(measurement.check, measurement.place, NOT_MEASURED, source=measurement.source, reason=clean(reason))
+    return Result(
+        measurement.check,
+        measurement.place,
+        NOT_MEASURED,
+        source=measurement.source,
+        reason=clean(reason),
+        is_occasional=measurement.is_occasional,
+    )
 
 
 def _number(value: object) -> float | None:
