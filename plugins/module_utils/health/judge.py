@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health import model
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     FAIL,
     NOT_MEASURED,
+    NVIDIA,
     PASS,
     Event,
     Expected,
@@ -28,7 +29,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     Rule,
     clean,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import gpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import DEVICE_MISSING
 
 RESET_COUNT = "reset_count"
@@ -201,7 +201,7 @@ def places_of(expected: Expected) -> list[Place]:
 
 def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str, Sequence[str]]) -> list[Result]:
     """Compare the devices that readers list with the planned ones."""
-    results, listed_gpus = [], gpus(expected)
+    results = []
     for reading in readings:
         # A reader without any measurement has nothing to do on this node.
         kinds = lists.get(reading.reader, ()) if reading.measurements else ()
@@ -209,7 +209,7 @@ def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str
         measured = {measurement.place for measurement in reading.measurements if measurement.value is not None}
         for device in expected.devices:
             # The drivers that list GPUs are NVIDIA's.
-            if device.kind in kinds and (device.kind != "gpu" or device in listed_gpus):
+            if device.kind in kinds and (device.kind != "gpu" or device.vendor in NVIDIA):
                 place = Place(device.kind, device.address)
                 # Of a device that a reader names without any value it only knows that it stopped before.
                 verdict = PASS if place in measured else NOT_MEASURED if place in named else FAIL

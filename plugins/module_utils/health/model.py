@@ -127,6 +127,10 @@ class Result:
     is_occasional: bool = False  # of a measurement, or of a counter at its end
 
 
+# Vendors of GPUs. One of unknown vendor counts as NVIDIA's.
+NVIDIA, AMD = ("10de", ""), ("1002",)
+
+
 @dataclass(frozen=True)
 class Device:
     """A device that the node must have, from its topology, plan and blueprint."""
@@ -141,6 +145,11 @@ class Device:
     serial_place: str = ""  # where the serial number is printed
     host_place: str = ""  # of a guest's device: "hv01, GPU 4, slot 7, 0000:9b:00.0"
     nvlinks: int | None = None  # of a GPU: how many must be active
+
+    @property
+    def vendor(self) -> str:
+        """The vendor's PCI id, "" if unknown."""
+        return self.device_id.partition(":")[0]
 
 
 @dataclass(frozen=True)
