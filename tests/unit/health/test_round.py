@@ -163,7 +163,11 @@ def test_two_rounds_do_not_run_at_once(paths):
         make(paths)
 
 
-def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("smi", "reader_hangs@reader:smi"), ("file_systems", "storage_hangs@reader:file_systems")],
+)
+def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch, name, fault):
     """The process is one that nobody kills, as if it were in the kernel."""
     kill = os.killpg
     monkeypatch.setattr(os, "killpg", lambda group, number: None if number == signal.SIGKILL else kill(group, number))
@@ -175,18 +179,18 @@ def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch):
             stream.write("x")
         time.sleep(60)
 
-    reader = Reader("smi", hang, 0.3)
+    reader = Reader(name, hang, 0.3)
     saved = make(paths, reader)
     (left,) = saved.left
-    assert names(saved) == ["reader_hangs@reader:smi"]
+    assert names(saved) == [fault]
     saved = make(paths, reader, finding(measured("width", 16)))
-    assert str(left.pid) in saved.round.errors["smi"]
-    assert "still hangs" in saved.round.errors["smi"]
+    assert str(left.pid) in saved.round.errors[name]
+    assert "still hangs" in saved.round.errors[name]
     assert saved.checks["width"].passed == 1
     assert (starts.read_text(), saved.left) == ("x", (left,))
     kill(left.pid, signal.SIGKILL)
     os.waitpid(left.pid, 0)
-    saved = make(paths, finding(name="smi"))
+    saved = make(paths, finding(name=name))
     assert (saved.left, saved.round.errors, names(saved)) == ((), {}, [])
 
 
