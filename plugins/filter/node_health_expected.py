@@ -79,9 +79,11 @@ import os
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
+display = Display()
 INVENTORY = ("ports", "checks", "devices", "versions", "gpu_settings", "mounts", "units")
 
 
@@ -95,7 +97,7 @@ def node_health_expected(
     **inventory: Any,
 ) -> str:
     """Return the content of expected.json. Raises AnsibleFilterError."""
-    from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import expected, stored
+    from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import devices, expected, stored
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 
@@ -110,6 +112,12 @@ def node_health_expected(
         )
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error
+    unknown_links = devices.without_link(made.devices)
+    if unknown_links:
+        display.warning(
+            f"{name}: width and speed of the links of {', '.join(unknown_links)} are not judged, because the recording "
+            "does not say what they can do; give link_width and link_speed_gt_s in node_health_devices"
+        )
     return stored.text(made)
 
 

@@ -74,7 +74,7 @@ class Judged:
     """The verdicts of one round."""
 
     results: tuple[Result, ...] = ()  # one for each check and place, sorted
-    # Check, place and reader of each pass of a full window: a fault that one reader saw does not end by another's pass.
+    # Check, place and witness of each pass of a full window: a fault of one witness does not end by another's pass.
     passes: frozenset[tuple[str, Place, str]] = frozenset()
     events: tuple[Event, ...] = ()
     resets: tuple[Place, ...] = ()  # the parts that were reset since the round before, without a reboot
@@ -119,7 +119,9 @@ def judge(
     return Judged(
         _worst(results),
         frozenset(
-            (each.check, each.place, each.reader) for each in results if each.verdict == PASS and not each.is_partial
+            (each.check, each.place, witness(rules.get(each.check), each.reader, each.source))
+            for each in results
+            if each.verdict == PASS and not each.is_partial
         ),
         tuple(event for reading in good for event in reading.events if not _is_off(event.check, expected)),
         tuple(sorted(judgement.resets)),
@@ -127,6 +129,11 @@ def judge(
         values,
         Memory(now.boot_id, tuple(judgement.series.values())),
     )
+
+
+def witness(rule: Rule | None, reader: str, source: str) -> str:
+    """Return who saw a value: its reader, and of a counter the source too, because each source counts by itself."""
+    return f"{reader}: {source}" if rule and rule.comparison == model.INCREASE_AT_MOST else reader
 
 
 def _is_off(check: str, expected: Expected) -> bool:
@@ -182,7 +189,7 @@ def _unreported(reading: Reading, rules: Mapping[str, Rule], expected: Expected)
     results = []
     for check, places in reported.items():
         rule = rules.get(check)
-        if rule is None or rule.expected is None:
+        if rule is None or rule.expected is None or rule.comparison == model.NOT_TRUE:
             continue
         for place in places_of(expected):
             if place not in places and rule.expected(expected, place) is not None:

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Turn the verdicts of a round into faults, which stay until their cause is shown to be gone. Pure.
 
-- A fault of a measured check ends with a pass of the same check by the same reader, or of a deeper check, at the same
-  place.
+- A fault of a measured check ends with a pass of the same check by the same reader (of a counter: from the same
+  source), or of a deeper check, at the same place.
 - A fault of an event ends when what it asks for was done since: a reboot, or a reset of the part. An event that asks
   for nothing of the node (a note, an application's error) is forgotten after a day.
+- A fault of a measured check ends when the plan no longer has the part or the value.
 - A person ends any fault by its name, with a reason, and so does a check that is switched off in the inventory.
 - A person's drain and maintenance end only by a person.
 """
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged, witness
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     ACTIONS,
     APPLICATION,
@@ -119,6 +120,7 @@ class Condition:
     drain: Word | None = None
     maintenance: Word | None = None
     ended: tuple[Ended, ...] = ()  # the last ones, the latest last
+    slurm_drain: Moment | None = None  # when this program drained the node in Slurm, until it undrained it
 
 
 def severity(action: str) -> int:
@@ -134,6 +136,7 @@ def latch(
     faults.end(_switched_off(expected))
     faults.end(_acted(judged.resets, now))
     faults.end(_passed(judged, rules))
+    faults.end(_unplanned(judged, rules, expected))
     unmeasured = _unmeasured(condition.unmeasured, judged, rules, now)
     for result in (*judged.results, *_of_checker(unmeasured)):
         if result.verdict == FAIL:
@@ -192,7 +195,8 @@ class _Faults:
     def _set(self, fault: Fault, old: Fault | None) -> None:
         if old:
             is_event = fault.is_event or old.is_event
-            fault = replace(fault, since=old.since, count=old.count + 1, is_event=is_event)
+            # The part's words of when it was planned stay.
+            fault = replace(fault, since=old.since, count=old.count + 1, is_event=is_event, part=fault.part or old.part)
         self.faults[fault.check, fault.place] = fault
 
     def sorted(self) -> tuple[Fault, ...]:
@@ -231,8 +235,29 @@ def _acted(resets: tuple[Place, ...], now: Moment) -> End:
     return how
 
 
+def _failing(judged: Judged) -> set[tuple[str, Place]]:
+    return {(result.check, result.place) for result in judged.results if result.verdict == FAIL}
+
+
+def _unplanned(judged: Judged, rules: Mapping[str, Rule], expected: Expected) -> End:
+    """End what was measured of a part, or held against a value, that the node need not have any more."""
+    failing = _failing(judged)
+    is_plan_known = (checker.EXPECTED_UNREADABLE, Place("node")) not in failing
+
+    def how(fault: Fault) -> str:
+        if fault.is_event or not is_plan_known or (fault.check, fault.place) in failing:
+            return ""
+        rule = rules.get(fault.check)
+        is_part_gone = bool(fault.part) and not part_of(expected, fault.place)
+        planned = rule.expected if rule and rule.limit is None else None
+        is_value_gone = planned is not None and planned(expected, fault.place) is None
+        return "no longer planned" if is_part_gone or is_value_gone else ""
+
+    return how
+
+
 def _passed(judged: Judged, rules: Mapping[str, Rule]) -> End:
-    failing = {(result.check, result.place) for result in judged.results if result.verdict == FAIL}
+    failing = _failing(judged)
     deeper = {
         (check, place): deep
         for deep, place, _ in judged.passes
@@ -243,7 +268,7 @@ def _passed(judged: Judged, rules: Mapping[str, Rule]) -> End:
         key = (fault.check, fault.place)
         if fault.is_event or key in failing:
             return ""
-        if (*key, fault.reader) in judged.passes:
+        if (*key, witness(rules.get(fault.check), fault.reader, fault.source)) in judged.passes:
             return "passed"
         return f"passed: {deeper[key]}" if key in deeper else ""
 

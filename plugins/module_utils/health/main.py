@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import latch, state, verdict
@@ -100,7 +101,7 @@ def _print(options: argparse.Namespace) -> int:
             sys.stdout.write(text)
             sys.stdout.flush()
         if options.drain:
-            _drain(made)
+            _drain(options, made)
         if not options.every:
             return made.status
         time.sleep(options.every)
@@ -117,10 +118,13 @@ def _verdict(directory: str) -> Verdict:
         return Verdict(host, UNKNOWN, verdict.NOT_KNOWN, f"{error.filename}: {error.strerror}", State(host), now)
 
 
-def _drain(made: Verdict) -> None:
+def _drain(options: argparse.Namespace, made: Verdict) -> None:
     from ansible_collections.sailloft.fleet.plugins.module_utils.health import slurm
 
-    change = slurm.act(made)
+    def note(is_drained: bool) -> None:
+        _change(options, lambda old, now: replace(old, slurm_drain=now if is_drained else None))
+
+    change = slurm.act(made, note)
     if change:
         print(change)
 

@@ -43,8 +43,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import
     Tally,
 )
 
-# Checks that failed at places.
-Failing = set[tuple[str, Place]]
+# Checks at places.
+Results = set[tuple[str, Place]]
 EXPECTED_FILE = "/etc/sailloft-health/expected.json"
 PERIOD_S = 60.0
 
@@ -90,11 +90,15 @@ def make(
         chosen = [reader for reader in readers if reader.is_deep == is_deep]
         readings, left = _read(chosen, before.left, before, expected, paths, now())
         if is_deep:
-            first = {reading.reader: _failing(reading, rules, expected, before, now()) for reading in readings}
+            first = {reading.reader: _with(FAIL, reading, rules, expected, before, now()) for reading in readings}
             suspicious = [reader for reader in chosen if first.get(reader.name)]
             second, left = _read(suspicious, left, before, expected, paths, now())
-            again = {reading.reader: _failing(reading, rules, expected, before, now()) for reading in second}
-            readings = [_confirmed(reading, first[reading.reader], again) for reading in readings]
+            again = {reading.reader: _with(PASS, reading, rules, expected, before, now()) for reading in second}
+            readings = [
+                _confirmed(reading, first[reading.reader] & again.get(reading.reader, set())) for reading in readings
+            ]
+            # The error of a second run beside what the first one measured.
+            readings += [reading for reading in second if reading.error]
         readings.append(_of_checker(left, problem))
         lists = {reader.name: reader.lists for reader in readers}
         with state.locked("state", paths.run):
@@ -163,9 +167,8 @@ def _hangs(left: Left) -> str:
     return f"the process {left.pid} ({left.program}) of the round at {date} still hangs"
 
 
-def _confirmed(reading: Reading, first: Failing, again: Mapping[str, Failing]) -> Reading:
-    """Return a deep reader's reading without what failed in its first run only: that is not measured."""
-    once = first - again.get(reading.reader, set())
+def _confirmed(reading: Reading, once: Results) -> Reading:
+    """Return a deep reader's reading without what failed once and then passed: that is not measured."""
     measurements = tuple(
         replace(each, value=None, reason="failed, but a second run did not confirm it")
         if (each.check, each.place) in once
@@ -175,9 +178,11 @@ def _confirmed(reading: Reading, first: Failing, again: Mapping[str, Failing]) -
     return replace(reading, measurements=measurements)
 
 
-def _failing(reading: Reading, rules: Mapping[str, Rule], expected: Expected, before: State, now: Moment) -> Failing:
+def _with(
+    verdict: str, reading: Reading, rules: Mapping[str, Rule], expected: Expected, before: State, now: Moment
+) -> Results:
     results = judge([reading], rules, expected, before.memory, now).results
-    return {(each.check, each.place) for each in results if each.verdict == FAIL}
+    return {(each.check, each.place) for each in results if each.verdict == verdict}
 
 
 def _of_checker(left: Sequence[Left], problem: str) -> Reading:
@@ -244,6 +249,7 @@ def _round(old: Round | None, readings: Sequence[Reading], period_s: float, seco
         {each.reader: each.error for each in readings if each.error},
         {each.reader: each.seconds for each in readings if each.seconds},
         notes,
+        old.first if old and old.ended.boot_id == now.boot_id else now,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError, run
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.verdict import (
@@ -41,13 +42,17 @@ def wanted(shown: str, made: Verdict) -> list[str]:
         return ["State=DRAIN", f"Reason={reason}"]
     if made.status == UNFIT and is_ours and f" Reason={reason}" not in shown:
         return [f"Reason={reason}"]
-    if made.status == FIT and is_drained and is_ours:
+    # A state that does not know the drain has lost faults and a person's drain too: the disk is new, or there is none.
+    if made.status == FIT and is_drained and is_ours and made.state.condition.slurm_drain:
         return ["State=UNDRAIN"]
     return []
 
 
-def act(made: Verdict) -> str:
-    """Drain or undrain the node and return what was done, "" if nothing. Raises NotMeasuredError."""
+def act(made: Verdict, note: Callable[[bool], object]) -> str:
+    """Drain or undrain the node and return what was done, "" if nothing. Raises NotMeasuredError and what note raises.
+
+    ``note`` stores that the node is drained now, or no longer.
+    """
     name = node_name()
     shown = run(["scontrol", "show", "node", name, "--oneliner"], TIMEOUT_S)
     if shown.rc != 0:
@@ -58,4 +63,6 @@ def act(made: Verdict) -> str:
     changed = run(["scontrol", "update", f"NodeName={name}", *change], TIMEOUT_S)
     if changed.rc != 0:
         raise NotMeasuredError(f"scontrol update {name}: {(changed.stderr or changed.stdout).strip():.200}")
+    if change[0].startswith("State="):
+        note(made.status == UNFIT)
     return f"{name}: {' '.join(change)}"

@@ -77,6 +77,7 @@ class Round:
     errors: dict[str, str] = field(default_factory=dict)  # by reader that measured nothing
     seconds_of: dict[str, float] = field(default_factory=dict)  # by reader
     notes: tuple[str, ...] = ()  # what a person must know of the round: a clock that jumped
+    first: Moment | None = None  # when the first round of this boot was
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 """The verdict on a node, from its stored state alone, in the texts and exit codes that others want. Pure.
 
 A node may take work (0), may not (1), or it is not known whether it may (2): no round was saved, or none for three
-periods, or something was not measured. Not known is never 0.
+periods, or something was not measured for three rounds or in no round of this boot. Not known is never 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Fault, Word
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Fault, Unmeasured, Word
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Moment, Place
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import checker
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import State, age_s
@@ -64,9 +64,26 @@ def _word(state: State, now: Moment) -> tuple[str, str]:
     unknown = [fault for fault in condition.faults if fault.check in checker.UNKNOWN]
     if unknown:
         return NOT_KNOWN, _several(unknown)
+    never = _never_measured(state)
+    if never:
+        more = f" (and {len(never) - 1} more)" if len(never) > 1 else ""
+        return NOT_KNOWN, f"{never[0].place}: {never[0].check} not measured since the boot: {never[0].reason}{more}"
     if condition.faults:
         return DEGRADED, _several(condition.faults)
     return HEALTHY, f"{sum(each.passed for each in state.checks.values())} passes in the last round"
+
+
+def _never_measured(state: State) -> list[Unmeasured]:
+    """Return what no round of this boot measured. Of a counter in the memory only the increase is not known yet."""
+    if state.round is None:
+        return []
+    boot_id, first = state.round.ended.boot_id, state.round.first
+    counted = {(each.check, each.place) for each in state.memory.series}
+    return [
+        each
+        for each in state.condition.unmeasured
+        if (each.since.boot_id != boot_id or each.since == first) and (each.check, each.place) not in counted
+    ]
 
 
 def staleness(state: State, now: Moment) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     PASS,
     Device,
     Expected,
+    Measurement,
     Place,
     Reading,
     Setting,
@@ -209,6 +211,19 @@ def test_a_pass_of_a_window_that_is_not_full_ends_no_fault():
     assert node.verdicts() == {"replays": PASS}
     assert node.faults() == [f"replays@gpu:{GPU.name}"]
     counted(node, 0, start_s=180 + 3600)
+    assert node.faults() == []
+
+
+def test_a_counter_of_another_source_ends_no_fault():
+    node = Node()
+    ethtool = Measurement("losses", GPU, 5, "ethtool")
+    kernel = Measurement("losses", GPU, 0, "statistics")
+    node.round(at(0), ethtool, kernel)
+    node.round(at(60), replace(ethtool, value=9), kernel)
+    assert node.faults() == [f"losses@gpu:{GPU.name}"]
+    node.round(at(120), kernel)
+    assert node.faults() == [f"losses@gpu:{GPU.name}"]
+    node.round(at(180), replace(ethtool, value=9), kernel)
     assert node.faults() == []
 
 

@@ -26,6 +26,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     Reading,
     Setting,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import EXPECTED_UNREADABLE
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
 WIDTH = f"width@gpu:{GPU.name}"
 BAD = measured("width", 8)
@@ -143,6 +145,42 @@ def test_a_check_that_is_switched_off_ends_its_fault_with_the_reason():
     node.round(at(60), BAD)
     assert node.faults() == []
     assert "riser with x8" in node.condition.ended[-1].how
+
+
+def test_what_is_no_longer_planned_ends_its_faults():
+    node = sick(BAD, measured("mode", "Disabled"), measured("pending", True), happened("xid_person"))
+    node.expected = dataclasses.replace(EXPECTED, devices=EXPECTED.devices[1:])
+    # As long as it cannot be read what the node must have, nothing of it is known.
+    node.round(at(60), measured(EXPECTED_UNREADABLE, True, Place("node")))
+    assert len(node.faults()) == 5
+    node.round(at(120), measured("pending", True), measured(EXPECTED_UNREADABLE, False, Place("node")))
+    assert [fault.check for fault in node.condition.faults] == ["xid_person", "pending"]
+    node.round(at(180))
+    assert [fault.check for fault in node.condition.faults] == ["xid_person"]
+    assert {each.how for each in node.condition.ended} == {"passed", "no longer planned"}
+
+
+def test_a_value_that_is_no_longer_planned_ends_its_fault():
+    node = sick(BAD)
+    first = dataclasses.replace(EXPECTED.devices[0], link_width=None)
+    node.expected = dataclasses.replace(EXPECTED, devices=(first, *EXPECTED.devices[1:]))
+    node.round(at(60), BAD)
+    assert node.faults() == []
+
+
+@pytest.mark.parametrize(
+    ("check", "place", "terms"),
+    [
+        ("mount_missing", Place("mount", "/data"), {"mounts": ("/data",)}),
+        ("unit_inactive", Place("unit", "slurmd.service"), {"units": ("slurmd",)}),
+        ("port_missing", Place("port", "eth0"), {"ports": (Port("eth0"),)}),
+        ("port_down", Place("port", "eth0"), {"ports": (Port("eth0"),)}),
+    ],
+)
+def test_the_rules_of_plans_know_what_is_planned(check, place, terms):
+    """Otherwise a fault of what was taken out of the plan would stay for ever."""
+    assert RULES[check].expected(Expected("gpu01", **terms), place) is not None
+    assert RULES[check].expected(Expected("gpu01"), place) is None
 
 
 def test_the_fault_that_asks_for_most_is_first():

@@ -67,6 +67,11 @@ def test_a_round_is_saved(paths):
     assert make(paths).round.number == 2
 
 
+def test_the_first_round_of_each_boot_is_known(paths):
+    rounds = [make(paths, now=now).round.first for now in (at(60), at(120), at(5, "boot-2"), at(65, "boot-2"))]
+    assert rounds == [at(60), at(60), at(5, "boot-2"), at(5, "boot-2")]
+
+
 def test_a_check_that_was_not_made_keeps_its_time(paths):
     first = make(paths, finding(measured("width", 16)), now=at(0)).checks["width"]
     second = make(paths, finding(measured("width", None)), now=at(60)).checks["width"]
@@ -228,6 +233,25 @@ def test_a_deep_check_that_fails_once_is_not_measured(paths, tmp_path):
     saved = make(paths, Reader("deep", read, 20, is_deep=True), is_deep=True)
     assert names(saved) == [f"pending@gpu:{GPU.name}"]
     assert saved.checks["deep_width"].not_measured == 1
+
+
+@pytest.mark.parametrize("second", ["crashes", "not measured", "passes over it"])
+def test_a_deep_check_that_fails_stays_a_fault_if_the_second_run_does_not_measure_it(paths, tmp_path, second):
+    os.mkdir(paths.state)
+    round.change(paths, lambda condition, now: drained(condition, "test", "ada", now), at(0))
+    file = tmp_path / "first"
+
+    def read(_node):
+        if not file.exists():
+            file.touch()
+            return Reading("deep", (measured("deep_width", True),))
+        if second == "crashes":
+            raise NotMeasuredError("the diagnostic crashed")
+        return Reading("deep", (measured("deep_width", None),) if second == "not measured" else ())
+
+    saved = make(paths, Reader("deep", read, 20, is_deep=True), is_deep=True)
+    assert names(saved) == [f"deep_width@gpu:{GPU.name}"]
+    assert saved.round.errors == ({"deep": "the diagnostic crashed"} if second == "crashes" else {})
 
 
 def test_a_round_killed_at_any_time_leaves_a_state_and_no_lock(paths):

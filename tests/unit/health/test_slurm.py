@@ -7,6 +7,8 @@ The lines have the form of ``scontrol show node --oneliner`` of Slurm 22.05.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from messages import raises
 from rounds import Node, at, happened, measured
@@ -24,6 +26,14 @@ def made(*found, seconds=61):
 
 
 SICK, FIT, UNKNOWN = made(happened("xid_person")), made(measured("width", 16)), made(seconds=9999)
+
+
+def ours(verdict):
+    """Return a verdict whose state knows that the node was drained in Slurm."""
+    condition = replace(verdict.state.condition, slurm_drain=at(0))
+    return replace(verdict, state=replace(verdict.state, condition=condition))
+
+
 REASON = "Reason=sailloft: sick: GPU 4: xid_person is wrong"
 BY = "[root@2026-11-28T05:00:00]"
 
@@ -55,7 +65,21 @@ def node(state, reason=""):
     ],
 )
 def test_what_is_changed(shown, verdict, wanted):
-    assert slurm.wanted(shown, verdict) == wanted
+    assert slurm.wanted(shown, ours(verdict)) == wanted
+
+
+def test_a_drain_that_this_state_does_not_know_stays():
+    """A node that starts without a disk, or is installed anew, has lost its faults and the words of persons."""
+    assert slurm.wanted(node("IDLE+DRAIN", f" {REASON} {BY}"), FIT) == []
+
+
+def test_a_drain_is_noted_and_its_end_too(scontrol):
+    noted = []
+    scontrol(node("IDLE"))
+    slurm.act(SICK, noted.append)
+    scontrol(node("IDLE+DRAIN", f" {REASON} {BY}"))
+    slurm.act(ours(FIT), noted.append)
+    assert noted == [True, False]
 
 
 @pytest.fixture
@@ -76,17 +100,17 @@ def scontrol(tmp_path, monkeypatch):
 
 def test_a_sick_node_is_drained(scontrol):
     log = scontrol(node("IDLE"))
-    assert "State=DRAIN" in slurm.act(SICK)
+    assert "State=DRAIN" in slurm.act(SICK, bool)
     assert log.read_text().splitlines() == ["show node gpu-1 --oneliner", f"update NodeName=gpu-1 State=DRAIN {REASON}"]
 
 
 def test_a_healthy_node_is_left_alone(scontrol):
     log = scontrol(node("IDLE"))
-    assert slurm.act(FIT) == ""
+    assert slurm.act(FIT, bool) == ""
     assert log.read_text().splitlines() == ["show node gpu-1 --oneliner"]
 
 
 def test_a_scontrol_that_fails_is_an_error(scontrol):
     scontrol("slurm_load_node error: Unable to contact slurm controller", 1)
     with raises(NotMeasuredError, "gpu-1", "Unable to contact"):
-        slurm.act(SICK)
+        slurm.act(SICK, bool)

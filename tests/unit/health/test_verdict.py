@@ -81,6 +81,39 @@ def test_a_reader_that_fails_for_three_rounds_leaves_the_node_not_known():
     assert judged(replace(saved(GOOD), condition=node.condition)) == (NOT_KNOWN, UNKNOWN)
 
 
+def test_what_was_never_measured_in_this_boot_is_not_known():
+    lost = measured("width", None, reason="GPU is lost")
+    for boot_id, first, wanted in [
+        ("boot-1", at(60), NOT_KNOWN),
+        ("boot-1", at(0), HEALTHY),
+        ("boot-0", at(0), NOT_KNOWN),
+    ]:
+        state = saved(lost)
+        unmeasured = tuple(
+            replace(each, since=replace(each.since, boot_id=boot_id)) for each in state.condition.unmeasured
+        )
+        condition = replace(state.condition, unmeasured=unmeasured)
+        state = replace(state, round=replace(state.round, first=first), condition=condition)
+        assert judged(state)[0] == wanted
+    made = verdict(replace(saved(lost), round=replace(state.round, first=at(60))), at(61))
+    assert "GPU is lost" in made.reason
+
+
+def test_the_first_value_of_a_counter_leaves_no_node_unknown():
+    node = Node()
+    node.round(at(60), measured("replays", 5, is_counter=True))
+    assert node.condition.unmeasured
+    state = replace(saved(), round=Round(1, at(60), 1.0, 60.0, first=at(60)), condition=node.condition)
+    assert judged(replace(state, memory=node.memory)) == (HEALTHY, FIT)
+
+
+def test_a_reader_that_fails_since_the_boot_leaves_the_node_not_known():
+    node = Node()
+    node.read(at(60), Reading("smi", error="no such program"))
+    state = replace(saved(), round=Round(1, at(60), 1.0, 60.0, first=at(60)), condition=node.condition)
+    assert judged(state) == (NOT_KNOWN, UNKNOWN)
+
+
 def test_a_stale_state_is_not_known():
     assert judged(saved(GOOD), at(60 + 180)) == (HEALTHY, FIT)
     assert judged(saved(GOOD), at(60 + 181)) == (NOT_KNOWN, UNKNOWN)

@@ -94,6 +94,18 @@ def of_guest(plan: Mapping[str, Any], host: Host, host_name: str, host_devices: 
     return result
 
 
+def without_link(devices: Iterable[Device]) -> list[str]:
+    """Return the names of devices whose links have an unknown ability, so that no check judges their width or speed.
+
+    A port's link is that of the device behind it, and a virtual function has none of its own.
+    """
+    return [
+        device.name
+        for device in devices
+        if device.kind in KINDS and not device.host_place and None in (device.link_width, device.link_speed_gt_s)
+    ]
+
+
 def changed(devices: Iterable[Device], settings: Mapping[str, Mapping[str, Any]]) -> list[Device]:
     """Return devices with what people know of them, by kind, name or address: slot, serial number, another width."""
     result, used = [], set()

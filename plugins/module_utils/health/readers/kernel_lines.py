@@ -36,6 +36,8 @@ _XID = re.compile(rf"NVRM: Xid \((?:PCI:)?({PATTERN})[^)]*\): (\d{{1,5}})(?:, *(
 _NVLINK5 = re.compile(r"(\w+)\s+(Fatal|Nonfatal)\s+.*?Link\s+(-?\d+)\s+\(0x([0-9a-fA-F]{1,8})\b")
 _RECOVERY = re.compile(r"\bto 0x([0-9a-fA-F]{1,2}) \(")
 _LINK = re.compile(r"(?i)\blink (-?\d+)")
+# Drives of media that may be absent (the floppy of a virtual server), and devices of files and of memory.
+_NO_DISK = re.compile(r"(?:fd|sr|loop|z?ram)\d")
 # Sub-codes of NETIR_LINK_EVT for which the catalogue says "ignore": the user or the host ended the link.
 _ENDED = (0x26, 0x28)
 
@@ -118,6 +120,8 @@ def _disk(check: str) -> Finder:
     """Return a finder of a disk's lines: a namespace or partition of an NVMe disk is the disk's."""
 
     def find(match: re.Match[str], device: str, kinds: Mapping[str, str]) -> Report | None:
+        if _NO_DISK.match(match[1]):
+            return None
         nvme = re.match(r"nvme\d+", match[1])
         return Report(check, Place("nvme", nvme[0]) if nvme else Place("disk", match[1]))
 

@@ -58,13 +58,13 @@ class Record:
 def read(node: Node) -> Reading:
     """Report the records that are new since the last saved round."""
     boot_id = node.boot_id
-    next_text = node.kept.get("next", "") if node.kept.get("boot_id") == boot_id else ""
+    is_first = node.kept.get("boot_id") != boot_id
+    next_text = "" if is_first else node.kept.get("next", "")
     start = int(next_text) if next_text.isdigit() and len(next_text) < 20 else 0
     everything = [*records(_text(node.path(KMSG)))]
     news = [each for each in everything if each.sequence >= start]
     lost = _lost(news, start)
-    # Lines from before the first round ever say nothing of this checker's buffer: they are only not measured.
-    is_first = not node.kept
+    # A long start overflows the buffer of healthy nodes too: what was lost before a boot's first round is not measured.
     reason = f"{lost} lines were overwritten before they were read" if lost else ""
     found = [*events(news, node.expected, boot_id)]
     if lost and not is_first:

@@ -106,6 +106,13 @@ def _number(check: str, title: str, unit: str) -> Rule:
 
 _SMI_RULES = (
     _flag("gpu_lost", "GPU lost: the driver no longer reaches it", "reboot", "gpu-lost", always=True),
+    _flag(
+        "gpu_driver_fails",
+        "no GPU can be used: the NVIDIA driver is not loaded, or of another version than its library",
+        "drain",
+        "gpu-driver",
+        layer=CONFIGURATION,
+    ),
     _flag("gpu_unreadable", "GPU values cannot be read", "watch", "gpu-unreadable", always=True),
     _flag("gpu_row_remap_pending", "GPU row remap pending", "reset_gpu", "gpu-row-remap", MEMORY),
     _flag("gpu_row_remap_failure", "GPU row remap failed", "person", "gpu-row-remap", MEMORY),

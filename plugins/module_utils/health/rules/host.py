@@ -47,8 +47,25 @@ def _processors(expected: Expected, place: Place) -> float | None:
     return expected.processors if place.kind == "node" else None
 
 
-def _flag(check: str, title: str, action: str, source: str, runbook: str, layer: str = HARDWARE) -> Rule:
-    return Rule(check, title, layer, NOT_TRUE, action, source, runbook)
+def _mount(expected: Expected, place: Place) -> str | None:
+    return place.name if place.kind == "mount" and place.name in expected.mounts else None
+
+
+def _unit(expected: Expected, place: Place) -> str | None:
+    names = {name for unit in expected.units for name in (unit, f"{unit}.service")}
+    return place.name if place.kind == "unit" and place.name in names else None
+
+
+def _flag(
+    check: str,
+    title: str,
+    action: str,
+    source: str,
+    runbook: str,
+    layer: str = HARDWARE,
+    expected: Limit | None = None,
+) -> Rule:
+    return Rule(check, title, layer, NOT_TRUE, action, source, runbook, expected=expected)
 
 
 def _increase(check: str, title: str, action: str, source: str, runbook: str, limit: float, window_s: int) -> Rule:
@@ -124,7 +141,7 @@ RULES = (
         "processors",
         expected=_processors,
     ),
-    _flag("mount_missing", "file system not mounted", "configure", PLAN, "file-system", CONFIGURATION),
+    _flag("mount_missing", "file system not mounted", "configure", PLAN, "file-system", CONFIGURATION, _mount),
     _flag("mount_read_only", "file system read-only", "drain", "mount(2)", "file-system"),
     _flag("mount_hangs", "file system does not answer", "drain", "statfs(2)", "file-system", CONFIGURATION),
     Rule(
@@ -144,5 +161,5 @@ RULES = (
     _flag("clock_not_synchronised", "clock not synchronised", "configure", "adjtimex(2)", "clock", CONFIGURATION),
     Rule("clock_offset", "clock wrong", CONFIGURATION, AT_MOST, "configure", ESTIMATE, "clock", 0.1, unit="s"),
     _flag("unit_failed", "unit failed", "watch", "systemctl(1)", "units", CONFIGURATION),
-    _flag("unit_inactive", "required unit not active", "configure", PLAN, "units", CONFIGURATION),
+    _flag("unit_inactive", "required unit not active", "configure", PLAN, "units", CONFIGURATION, _unit),
 )

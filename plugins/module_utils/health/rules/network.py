@@ -23,6 +23,11 @@ PLAN, ESTIMATE, NVSENTINEL = "the node's plan", "estimate", "NVSentinel"
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
 
 
+def _port(expected: Expected, place: Place) -> str | None:
+    """Return the name of a planned port."""
+    return next((port.name for port in expected.ports if Place("port", port.name) == place), None)
+
+
 def _rate(expected: Expected, place: Place) -> float | None:
     """Return the rate of a planned port, in Gbit/s."""
     if place.kind != "port":
@@ -56,8 +61,8 @@ def _increase(
 
 
 RULES = (
-    Rule("port_missing", "planned port missing", HARDWARE, NOT_TRUE, "drain", PLAN, "port-down"),
-    Rule("port_down", "port down", HARDWARE, NOT_TRUE, "drain", PLAN, "port-down"),
+    Rule("port_missing", "planned port missing", HARDWARE, NOT_TRUE, "drain", PLAN, "port-down", expected=_port),
+    Rule("port_down", "port down", HARDWARE, NOT_TRUE, "drain", PLAN, "port-down", expected=_port),
     # Only measured of a port that is up: one that is down has one fault.
     Rule(
         "port_rate",

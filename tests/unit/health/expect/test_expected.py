@@ -11,7 +11,7 @@ import pytest
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import expected, stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import devices, expected, stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect.errors import ExpectError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Port, Setting
 
@@ -47,6 +47,18 @@ def test_an_unknown_end_makes_no_expectation():
     gpu = next(item for item in host.functions if item.kind == "gpu")
     host.function(gpu.parent).link.max_width = None
     assert {device.address: device.link_width for device in made(host=host).devices}[gpu.address] is None
+
+
+def test_devices_whose_links_are_not_known_are_named():
+    host = machines.as_recorded(SERVER)
+    assert devices.without_link(made(host=host).devices) == []
+    gpu = next(item for item in host.functions if item.kind == "gpu")
+    gpu.link = None
+    made_of = made(host=host)
+    assert devices.without_link(made_of.devices) == ["GPU 0"]
+    # A person may know it.
+    known = made(host=host, devices={"GPU 0": {"link_width": 16, "link_speed_gt_s": 16.0}})
+    assert devices.without_link(known.devices) == []
 
 
 def test_gpus_are_numbered_by_address_and_ports_named_after_what_is_below():

@@ -214,6 +214,11 @@ def test_a_line_is_named_with_its_place(text, wanted):
         "NVRM: GPU at PCI:0000:9b:00: GPU-00000000-0000-4000-8000-000000000006",
         "EXT4-fs (sda1): mounted filesystem with ordered data mode",
         "EDAC MC0: 1 CE memory read error on P0_DIMM_B",
+        # Drives without a medium, and devices of files and of memory, are no disks of the node.
+        "I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        "blk_update_request: I/O error, dev sr0, sector 0 op 0x0:(READ)",
+        "Buffer I/O error on dev loop3, logical block 13, lost async page write",
+        "Buffer I/O error on dev zram0, logical block 1, async page read",
         # What a program wrote that quotes a line is not the driver's.
         "my-checker: the log says NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus",
     ],

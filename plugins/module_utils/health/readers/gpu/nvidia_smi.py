@@ -108,6 +108,10 @@ LOADED_GAUGES = {
 NO_HANDLE = re.compile(rf"device handle for (?:GPU|gpu) ?({PATTERN}|\d{{1,3}}): ?([^\n]*)")
 CORRUPTED = re.compile(rf"(?i)infoROM is corrupted at gpu ({PATTERN})")
 NO_DEVICES = "No devices were found"
+DRIVER_FAILS = re.compile(
+    "couldn't communicate with the NVIDIA driver"
+    "|Failed to initialize NVML: (?:Driver Not Loaded|Driver/library version mismatch)"
+)
 
 
 def read(node: Node) -> Reading:
@@ -125,6 +129,8 @@ def parse(text: str, expected: Expected) -> tuple[Measurement, ...]:
         return _without_handle(match[1], match[2], expected)
     if text.strip().startswith(NO_DEVICES):
         return (_count(0),)
+    if DRIVER_FAILS.search(text) and "<nvidia_smi_log" not in text:
+        return _without_driver(clean(text), expected)
     corrupted = {pci_address(each) for each in CORRUPTED.findall(text)}
     measurements, places = [], []
     for element in _log(text).findall("gpu"):
@@ -132,7 +138,7 @@ def parse(text: str, expected: Expected) -> tuple[Measurement, ...]:
         places.append(gpu.place)
         measurements += gpu.measurements()
         measurements.append(gpu.measured("gpu_inforom_corrupted", gpu.place.name in corrupted, "warnings"))
-    return (_count(len(places)), *measurements)
+    return (_count(len(places)), _driver(False), *measurements)
 
 
 def _log(text: str) -> ET.Element:
@@ -151,6 +157,16 @@ def _log(text: str) -> ET.Element:
 
 def _count(number: int) -> Measurement:
     return Measurement("gpu_count", Place("node"), number, "nvidia-smi -q -x: gpu")
+
+
+def _driver(fails: bool, reason: str = "") -> Measurement:
+    return Measurement("gpu_driver_fails", Place("node"), fails, "nvidia-smi -q -x", reason)
+
+
+def _without_driver(words: str, expected: Expected) -> tuple[Measurement, ...]:
+    """Return the one fault of the node. Nothing is known of its GPUs, which may be well."""
+    unknown = (Measurement("gpu_lost", Place("gpu", each.address), None, ARGV[0], words) for each in gpus(expected))
+    return (_driver(True, words), *unknown)
 
 
 def _without_handle(name: str, words: str, expected: Expected) -> tuple[Measurement, ...]:
@@ -266,7 +282,10 @@ class _Gpu:
         # The general reason is also active with each of the others, which then say more.
         if values["gpu_power_brake"].value or values["gpu_hw_thermal_slowdown"].value:
             values["gpu_hw_slowdown"] = replace(values["gpu_hw_slowdown"], value=False)
-        yield from values.values()
+        # An idle GPU is not slowed down: it does not show that the cause is gone.
+        idle = self._is_working(WORKS)
+        for each in values.values():
+            yield replace(each, value=None, reason=idle) if each.value is False and idle else each
 
     def _recovery(self) -> Iterator[Measurement]:
         """Return what the GPU needs: in gpu_reset_status up to v12, in gpu_recovery_action in v13."""

@@ -8,12 +8,18 @@ answer. The round sees a program that outlives its kill, and does not start this
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import at_once, natural, optional
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import (
+    at_once,
+    names,
+    natural,
+    optional,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
 
 # Those of the first process: a service may see its own, read-only ones.
@@ -39,6 +45,8 @@ NETWORK = (
 NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.juicefs", "fuse.s3fs")
 # A node with more mounts (containers) is judged by the first ones; the planned ones come first.
 MOST = 64
+# Characters of a path whose faults end when it is unmounted.
+LONGEST = 400
 ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -72,7 +80,22 @@ def read(node: Node) -> Reading:
             measurements.append(_read_only(mount, mount.path in planned, mount.path in read_only))
     for mount, answer in zip(chosen, at_once(lambda mount: _answer(node, mount), chosen)):
         measurements += _space(mount, answer)
-    return Reading("file_systems", tuple(measurements))
+    before = names(node.kept.get("judged", "[]"))
+    measurements += _gone([path for path in before if path not in mounts and path not in planned])
+    # What is planned and not mounted may be taken out of the plan later.
+    kept = {path for path in before if path in planned} | {mount.path for mount in chosen}
+    short = sorted(path for path in kept if path.isascii() and len(path) <= LONGEST)[: 2 * MOST]
+    return Reading("file_systems", tuple(measurements), kept={"judged": json.dumps(short)})
+
+
+def _gone(paths: list[str]) -> Iterator[Measurement]:
+    """Report mounts that went away once as good, so that their faults end."""
+    for path in paths:
+        place, reason = Place("mount", path), "no longer mounted"
+        for check in ("mount_hangs", "mount_read_only"):
+            yield Measurement(check, place, False, MOUNTS, reason)
+        for check in ("mount_space_used", "mount_inodes_used"):
+            yield Measurement(check, place, 0, MOUNTS, reason)
 
 
 def _mounted(mount: Mount | None) -> str:

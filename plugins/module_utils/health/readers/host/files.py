@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -70,3 +71,12 @@ def counter(node: Node, check: str, place: Place, path: str, saturation: int | N
     value = natural(text)
     reason = "" if value is not None else f"{text!r:.60} is no number"
     return [Measurement(check, place, value, path, reason, is_counter=True, saturation=saturation)]
+
+
+def names(text: str) -> list[str]:
+    """Return the names that an earlier round kept."""
+    try:
+        kept = json.loads(text)
+    except ValueError:
+        return []
+    return [name for name in kept if isinstance(name, str)] if isinstance(kept, list) else []

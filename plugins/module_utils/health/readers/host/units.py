@@ -8,6 +8,7 @@ import json
 import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import names
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
 
 FAILED = ["systemctl", "list-units", "--failed", "--all", "--plain", "--no-legend", "--no-pager", "--full"]
@@ -22,17 +23,18 @@ MOST = 50
 def read(node: Node) -> Reading:
     """Measure the failed units and the required ones. Raises NotMeasuredError."""
     required = node.expected.units
-    failed = parse_failed(_answer(node, FAILED))
-    # A unit that no longer fails is reported once as good, so that its fault ends.
-    before = _names(node.kept.get("failed", "[]"))
+    # A required unit that failed is not active, which is one fault.
+    failed = sorted({*parse_failed(_answer(node, FAILED))} - {_full(name) for name in required})[:MOST]
+    # A unit that no longer fails, or is required now, is reported once as good, so that its fault ends.
+    before = names(node.kept.get("failed", "[]"))
     measurements = [
         Measurement("unit_failed", Place("unit", name), name in failed, " ".join(FAILED[:3]))
-        for name in sorted({*failed, *before} - {_full(name) for name in required})[:MOST]
+        for name in sorted({*failed, *before})
     ]
     if required:
         states = parse_show(_answer(node, [*SHOW, *(_full(name) for name in required)]))
         measurements += [_required(name, states.get(_full(name))) for name in required]
-    return Reading("units", tuple(measurements), kept={"failed": json.dumps(sorted(failed)[:MOST])})
+    return Reading("units", tuple(measurements), kept={"failed": json.dumps(failed)})
 
 
 def _answer(node: Node, argv: list[str]) -> str:
@@ -40,15 +42,6 @@ def _answer(node: Node, argv: list[str]) -> str:
     if ran.rc:
         raise NotMeasuredError(f"systemctl ended with {ran.rc}: {ran.stderr.strip():.200}")
     return ran.stdout
-
-
-def _names(text: str) -> list[str]:
-    """Return the names that an earlier round kept."""
-    try:
-        names = json.loads(text)
-    except ValueError:
-        return []
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _full(name: str) -> str:

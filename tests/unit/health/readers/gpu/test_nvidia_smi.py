@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device, Expected, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Device, Expected, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.nvidia_smi import parse, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError, Ran
 
@@ -150,6 +150,16 @@ def test_words_instead_of_a_value_are_neither_zero_nor_no(field, check, words):
     assert ("gpu_unreadable" in result.unmeasured(SECOND)) == (words in ("Unknown Error", "ERR!", "なし"))
 
 
+@pytest.mark.parametrize(
+    "idle", [{"performance_state": "P8", "gpu_util": "0 %"}, {"gpu_util": "0 %"}, {"gpu_util": "N/A"}], ids=range(3)
+)
+def test_an_idle_gpu_does_not_show_that_it_is_no_longer_slowed_down(idle):
+    slowdowns = {"gpu_power_brake", "gpu_hw_thermal_slowdown", "gpu_hw_slowdown"}
+    assert slowdowns <= sick(**idle).unmeasured(SECOND)
+    active = sick(clocks_event_reason_hw_power_brake_slowdown="Active", **idle)
+    assert active.faults() == {("gpu_power_brake", f"gpu {SECOND}")}
+
+
 def test_rows_under_mig_are_not_measured():
     result = sick(remapped_rows="N/A", without=("remapped_rows/",))
     assert result.faults() == set()
@@ -232,10 +242,25 @@ def test_numbers_are_given_to_the_fleet_and_those_of_work_only_at_full_load():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest ...\n",
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.86\n",
+        "Failed to initialize NVML: Driver Not Loaded\n",
+    ],
+    ids=["not loaded", "another version", "not loaded, by NVML"],
+)
+def test_without_a_working_driver_the_node_has_one_fault_and_no_gpu_is_missing(text):
+    result = verdicts(text)
+    assert result.faults() == {("gpu_driver_fails", "node")}
+    assert {"gpu_lost", "device_missing"} <= result.unmeasured(FIRST)
+    again = verdicts(report(gpu(FIRST), gpu(SECOND)))
+    assert [each.verdict for (check, _), each in again.results.items() if check == "gpu_driver_fails"] == [PASS]
+
+
+@pytest.mark.parametrize(
     ("text", "facts"),
     [
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", ["communicate"]),
-        ("Failed to initialize NVML: Driver/library version mismatch\n", ["mismatch"]),
         ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", ["libnvidia-ml.so"]),
         ("", ["nothing"]),
         (report(gpu())[:900], ["end"]),
@@ -243,7 +268,7 @@ def test_numbers_are_given_to_the_fleet_and_those_of_work_only_at_full_load():
         (report("<gpu id='0000:1a:00.0'><a></gpu>"), ["XML"]),
         ("Unable to determine the device handle for GPU9: GPU is lost.", ["GPU 9"]),
     ],
-    ids=range(8),
+    ids=range(6),
 )
 def test_without_a_report_nothing_is_measured(text, facts, tmp_path):
     with raises(NotMeasuredError, *facts):

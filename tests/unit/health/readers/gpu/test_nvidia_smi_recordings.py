@@ -79,6 +79,8 @@ FAULTS = {
     f"{H100}hw-thermal-slowdown/": {("gpu_hw_thermal_slowdown", 7)},
     f"{OLDEST}power-brake/": {("gpu_power_brake", 3)},
     f"{OLD}hw-thermal-slowdown/": {("gpu_hw_thermal_slowdown", 1)},
+    f"{H100}driver-not-loaded/": {("gpu_driver_fails", "node")},
+    f"{H100}library-mismatch/": {("gpu_driver_fails", "node")},
     f"{H100}gpu-lost-handle/": {("gpu_lost", 3)},
     f"{H100}gpu-lost-late/": {("gpu_lost", 3)},
     f"{H100}gpu-missing/": {("device_missing", 3)},
@@ -146,8 +148,6 @@ FAULTS = {
 # Entries that measure nothing at all, and a word of the reason.
 NOTHING = {
     f"{H100}gpu-hung/": "end",
-    f"{H100}driver-not-loaded/": "communicate",
-    f"{H100}library-mismatch/": "mismatch",
     f"{H100}no-nvml-library/": "libnvidia-ml.so",
     f"{H100}query-invalid-field/": "valid",
     f"{OLDEST}query-invalid-field/": "valid",

@@ -35,12 +35,12 @@ OTHERS = (
 FREE = "1000 500 450 1000 900"
 
 
-def reading(root, mounts=(ROOT, SCRATCH, HOME, *OTHERS), answers=None, fstab=""):
+def reading(root, mounts=(ROOT, SCRATCH, HOME, *OTHERS), answers=None, fstab="", kept=None):
     """Return a reading of a node with these mounts; ``answers``: of stat, by path."""
     write(root, {"/proc/1/mountinfo": "\n".join(mounts), "/etc/fstab": fstab})
     all_answers = {"/scratch": FREE, "/home": FREE, "/data disk": FREE, "/": FREE, **(answers or {})}
     programs = {f"{' '.join(STAT)} {path}": answer for path, answer in all_answers.items()}
-    return read(node(root, EXPECTED, programs))
+    return read(node(root, EXPECTED, programs, kept))
 
 
 def changed(old, new, mounts=(ROOT, SCRATCH, HOME)):
@@ -82,6 +82,20 @@ def test_a_mount_that_a_person_made_read_only_is_a_fault_only_if_it_is_planned_a
     planned = changed("/scratch rw", "/scratch ro")
     wanted = "10.0.0.1@o2ib:/scratch /scratch lustre flock,ro 0 0"
     assert failed(reading(tmp_path, planned, fstab=wanted), expected=EXPECTED) == {}
+
+
+def test_a_mount_that_goes_away_ends_its_faults_unless_it_is_planned(tmp_path):
+    mounts = (ROOT, SCRATCH, HOME, "40 22 0:90 / /mnt rw - nfs nas:/ rw")
+    hanging = {path: NotMeasuredError("stat gave no answer in 5 s") for path in ("/mnt", "/home")}
+    first = reading(tmp_path, mounts, hanging)
+    second = reading(tmp_path, (ROOT, SCRATCH), kept=first.kept)
+    passed = {(each.check, each.place.name) for each in results(second, expected=EXPECTED) if each.verdict == PASS}
+    assert ("mount_hangs", "/mnt") in passed
+    assert ("mount_hangs", "/home") not in passed
+    third = reading(tmp_path, (ROOT, SCRATCH), kept=second.kept)
+    assert "/mnt" not in {each.place.name for each in third.measurements}
+    unplanned = read(node(tmp_path, Expected("gpu01"), {" ".join(STAT): FREE}, third.kept))
+    assert ("mount_hangs", "/home") in values(unplanned)
 
 
 def test_file_systems_without_a_size_or_a_number_of_inodes(tmp_path):

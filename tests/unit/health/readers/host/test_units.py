@@ -72,6 +72,26 @@ def test_a_required_unit_that_failed_is_one_fault(tmp_path):
     assert failed(once, expected=EXPECTED) == {"unit_inactive": ["slurmd.service"]}
 
 
+def test_a_failed_unit_that_becomes_required_has_only_the_fault_of_a_required_one(tmp_path):
+    words = "slurmd.service loaded failed failed Slurm\n"
+    first = read(node(tmp_path, Expected("gpu01"), {"systemctl list-units": words}))
+    assert failed(first) == {"unit_failed": ["slurmd.service"]}
+    second = reading(tmp_path, words, shown(slurmd="failed"), first.kept)
+    assert failed(second, expected=EXPECTED) == {"unit_inactive": ["slurmd.service"]}
+    judged = {each.check: each.verdict for each in results(second, expected=EXPECTED)}
+    assert judged["unit_failed"] == PASS
+    third = reading(tmp_path, words, shown(slurmd="failed"), second.kept)
+    assert "unit_failed" not in {each.check for each in third.measurements}
+
+
+def test_of_many_failed_units_those_that_work_again_are_still_reported(tmp_path):
+    many = "".join(f"u{number:02}.service loaded failed failed words\n" for number in range(50))
+    first = reading(tmp_path, many.replace("u00.", "z00."))
+    second = reading(tmp_path, many, kept=first.kept)
+    judged = {each.place.name: each.verdict for each in results(second, expected=EXPECTED)}
+    assert judged["z00.service"] == PASS
+
+
 @pytest.mark.parametrize("show", [shown(slurmd="activating"), shown(slurmd=""), "Id=other.service", "x"])
 def test_a_unit_without_a_final_state_is_not_measured(tmp_path, show):
     once = reading(tmp_path, show=show)
