@@ -30,6 +30,10 @@ options:
   plan:
     description: A guest's plan, as RV(sailloft.fleet.gpu_domain_info#module:domains[].plan).
     type: dict
+  guest_plans:
+    description: Of a hypervisor the plans of its guests, which have the ports of the NICs that they are given.
+    type: list
+    elements: dict
   hypervisor:
     description: The name of a guest's hypervisor.
     type: str
@@ -94,21 +98,23 @@ def node_health_expected(
     plan: Any = None,
     hypervisor: str = "",
     acceptance: str = "",
+    guest_plans: Any = (),
     **inventory: Any,
 ) -> str:
     """Return the content of expected.json. Raises AnsibleFilterError."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import devices, expected, stored
+    from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import MACHINES
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 
     unknown = sorted(set(inventory) - set(INVENTORY))
-    if unknown or machine not in expected.MACHINES:
+    if unknown or machine not in MACHINES:
         wrong = f"option {unknown[0]!r}" if unknown else f"machine {machine!r}"
         raise AnsibleFilterError(f"{name}: node_health_expected: unknown {wrong}; see its documentation")
     try:
         host = read_recording(recording) if recording and os.path.exists(recording) else None
         made = expected.make(
-            name, machine, host, inventory, RULES, plan or None, hypervisor, _accepted(name, acceptance)
+            name, machine, host, inventory, RULES, plan or None, hypervisor, _accepted(name, acceptance), guest_plans
         )
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error

@@ -88,6 +88,9 @@ def ensure(
     is_enabled = system.exists(WANTS)
     if not is_enabled:
         outcome.differ(f"{TIMER} enabled", False, True)
+    is_stopped = is_enabled and not in_image and not _is_running(system)
+    if is_stopped:
+        outcome.differ(f"{TIMER} running", False, True)
     if check or not outcome.changed:
         return outcome
     for path, content in wanted.items():
@@ -95,7 +98,7 @@ def ensure(
             system.replace(path, content)
     if not is_executable:
         system.make_executable(COMMAND)
-    _start(system, in_image, is_enabled, bool({SERVICE_FILE, TIMER_FILE} & set(outcome.after)))
+    _start(system, in_image, is_enabled, is_stopped or bool({SERVICE_FILE, TIMER_FILE} & set(outcome.after)))
     return outcome
 
 
@@ -144,12 +147,16 @@ def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
     return outcome
 
 
-def _start(system: System, in_image: bool, is_enabled: bool, are_units_new: bool) -> None:
+def _is_running(system: System) -> bool:
+    return system.run(["systemctl", "show", "--property=ActiveState", "--value", TIMER]).strip() == "active"
+
+
+def _start(system: System, in_image: bool, is_enabled: bool, must_restart: bool) -> None:
     if in_image:
         if not is_enabled:
             system.run(["systemctl", "--root=/", "enable", TIMER])
         return
-    if not are_units_new and is_enabled:
+    if not must_restart and is_enabled:
         return
     system.run(["systemctl", "daemon-reload"])
     # A started timer keeps its old interval. It is enabled last, so that the next run completes one that was killed.

@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health import model
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     FAIL,
     NOT_MEASURED,
+    NVIDIA,
     PASS,
     Event,
     Expected,
@@ -214,7 +215,8 @@ def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str
         named = {measurement.place for measurement in reading.measurements}
         measured = {measurement.place for measurement in reading.measurements if measurement.value is not None}
         for device in expected.devices:
-            if device.kind in kinds:
+            # The drivers that list GPUs are NVIDIA's.
+            if device.kind in kinds and (device.kind != "gpu" or device.vendor in NVIDIA):
                 place = Place(device.kind, device.address)
                 # Of a device that a reader names without any value it only knows that it stopped before.
                 verdict = PASS if place in measured else NOT_MEASURED if place in named else FAIL
@@ -306,9 +308,8 @@ class _Judgement:
         if increase > limit:
             return _result(measurement, FAIL, seen, wanted)
         if measurement.saturation is not None and number >= measurement.saturation:
-            return _not_measured(
-                measurement, f"the counter is at its end ({_shown(number, rule)}): no increase can be seen; reset it"
-            )
+            reason = f"the counter is at its end ({_shown(number, rule)}): no increase can be seen; reset it"
+            return replace(_not_measured(measurement, reason), is_occasional=True)
         is_partial = old.samples[0].boot_s > start
         return replace(_result(measurement, PASS, seen, wanted), is_partial=is_partial)
 
@@ -372,7 +373,14 @@ def _result(measurement: Measurement, verdict: str, seen: str, expected: str) ->
 
 
 def _not_measured(measurement: Measurement, reason: str) -> Result:
-    return Result(measurement.check, measurement.place, NOT_MEASURED, source=measurement.source, reason=clean(reason))
+    return Result(
+        measurement.check,
+        measurement.place,
+        NOT_MEASURED,
+        source=measurement.source,
+        reason=clean(reason),
+        is_occasional=measurement.is_occasional,
+    )
 
 
 def _number(value: object) -> float | None:

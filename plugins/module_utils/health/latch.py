@@ -285,7 +285,7 @@ def _unmeasured(
     }
     for result in judged.results:
         rule = rules.get(result.check)
-        if result.verdict == NOT_MEASURED and not (rule and rule.is_occasional):
+        if result.verdict == NOT_MEASURED and not (result.is_occasional or (rule and rule.is_occasional)):
             reasons[result.check, result.place] = result.reason
     counted = []
     for (check, place), reason in sorted(reasons.items()):

@@ -20,6 +20,10 @@ HARDWARE, CONFIGURATION, APPLICATION = "hardware", "configuration", "application
 # What a fault asks for, the mildest first. Several faults of a node ask for the last of theirs.
 ACTIONS = ("note", "restart_application", "watch", "configure", "drain", "reset_gpu", "restart_vm", "reboot", "person")
 
+# The kinds of machine. A hypervisor's guests have its GPUs, so that it has no driver of theirs.
+BARE_METAL, HYPERVISOR, GUEST, IMAGE = "bare_metal", "hypervisor", "guest", "image"
+MACHINES = (BARE_METAL, HYPERVISOR, GUEST, IMAGE)
+
 # What a stored text cannot have (common/stored.py), and line ends, because a message is one line.
 NO_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]+")
 MOST_CHARACTERS = 500
@@ -59,6 +63,7 @@ class Measurement:
     ``is_counter``: the value only increases until the part or the node is reset; its increase is judged, not the value.
     ``saturation``: the value at which such a counter stops (255 of an 8-bit one): from there no increase can be seen.
     ``context``: facts that the rule needs, as read: {"pstate": "P8"} of a link's speed.
+    ``is_occasional``: that it is not measured is no fault of the checker: the device sleeps, nobody enabled the source.
     """
 
     check: str  # the name of a rule: "pcie_width"
@@ -69,6 +74,7 @@ class Measurement:
     is_counter: bool = False
     saturation: int | None = None
     context: dict[str, str] = field(default_factory=dict)
+    is_occasional: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,11 @@ class Result:
     # The rule's window is not full yet: such a pass does not show that a cause is gone.
     is_partial: bool = False
     reader: str = ""
+    is_occasional: bool = False  # of a measurement, or of a counter at its end
+
+
+# Vendors of GPUs. One of unknown vendor counts as NVIDIA's.
+NVIDIA, AMD = ("10de", ""), ("1002",)
 
 
 @dataclass(frozen=True)
@@ -134,6 +145,11 @@ class Device:
     serial_place: str = ""  # where the serial number is printed
     host_place: str = ""  # of a guest's device: "hv01, GPU 4, slot 7, 0000:9b:00.0"
     nvlinks: int | None = None  # of a GPU: how many must be active
+
+    @property
+    def vendor(self) -> str:
+        """The vendor's PCI id, "" if unknown."""
+        return self.device_id.partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -175,6 +191,12 @@ class Expected:
     units: tuple[str, ...] = ()  # systemd units that must be active
     needs_fabric_manager: bool = False
     settings: dict[str, Setting] = field(default_factory=dict)  # by check
+    machine: str = BARE_METAL  # one of MACHINES
+
+    @property
+    def runs_gpus(self) -> bool:
+        """True if the node itself has the driver of its GPUs."""
+        return self.machine != HYPERVISOR
 
 
 # How a rule judges a value. The limit of those that compare numbers is the rule's, or what is expected at the place.

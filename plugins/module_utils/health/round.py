@@ -118,7 +118,9 @@ def _expected(path: str) -> tuple[Expected, str]:
     """Return what the node must have, or nothing with the reason."""
     try:
         with open(path, encoding="utf-8") as stream:
-            return expected_form.load(stream.read()), ""
+            expected = expected_form.load(stream.read())
+            # An image's nodes have one file.
+            return (expected if expected.host else replace(expected, host=os.uname().nodename)), ""
     except OSError as error:
         problem = f"{path}: {error.strerror}"
     except (SailloftError, ValueError) as error:
@@ -192,7 +194,7 @@ def _of_checker(left: Sequence[Left], problem: str) -> Reading:
         "checker",
         (
             *(
-                Measurement(checker.READER_HANGS, Place("reader", reader), True, "/proc", reason)
+                Measurement(checker.hanging(reader), Place("reader", reader), True, "/proc", reason)
                 for reader, reason in hanging.items()
             ),
             Measurement(checker.EXPECTED_UNREADABLE, Place("node"), bool(problem), checker.SOURCE, problem),
@@ -221,7 +223,7 @@ def _save(
         readings.append(Reading("state", events=(state.set_aside(error.cause, paths.state),)))
     # A reader whose process has ended since is seen again: this ends the fault that it hangs.
     ended = {each.reader for each in old.left} - {each.reader for each in left}
-    gone = tuple(Measurement(checker.READER_HANGS, Place("reader", reader), False, "/proc") for reader in ended)
+    gone = tuple(Measurement(checker.hanging(reader), Place("reader", reader), False, "/proc") for reader in ended)
     readings.append(Reading("checker", gone))
     judged = judge(readings, rules, expected, old.memory, now, lists)
     new = State(

@@ -62,6 +62,7 @@ class Server(ServerTree):
         self.firmware: dict[str, dict[str, list[str]]] = {}
         self.reveals_at_boot = False  # whether firmware shows what ADVANCED_PCI_SETTINGS reveals only after a boot
         self.commands: list[str] = []
+        self.running: set[str] = set()  # systemd's units
 
     # Methods with which a test prepares and inspects the server.
 
@@ -137,6 +138,8 @@ class Server(ServerTree):
         super().remove(path)
 
     def run(self, argv: list[str], stdin: str | None = None, timeout_s: float | None = None) -> str:
+        if argv[:2] == ["systemctl", "show"] and "--value" in argv:
+            return "active\n" if argv[-1] in self.running else "inactive\n"
         self.commands.append(" ".join(argv))
         if argv[0] == "virsh":
             if self.domains is None:
@@ -298,6 +301,8 @@ class Server(ServerTree):
     def _systemctl(self, argv: list[str], _stdin: str | None) -> str:
         target = "timers.target" if argv[-1].endswith(".timer") else "multi-user.target"
         place = f"/etc/systemd/system/{target}.wants/{argv[-1]}"
+        if "restart" in argv:
+            self.running.add(argv[-1])
         if "enable" in argv:
             self.link(place, f"/etc/systemd/system/{argv[-1]}")
         if "disable" in argv:

@@ -80,6 +80,16 @@ def test_another_interval_restarts_the_timer(server):
     assert commands(server) == ["systemctl daemon-reload", f"systemctl restart {install.TIMER}"]
 
 
+def test_a_timer_that_somebody_stopped_is_started_again(server):
+    ensure(server)
+    server.running.clear()
+    commands(server)
+    assert list(ensure(server, check=True).after) == [f"{install.TIMER} running"]
+    assert list(ensure(server).after) == [f"{install.TIMER} running"]
+    assert commands(server) == ["systemctl daemon-reload", f"systemctl restart {install.TIMER}"]
+    assert not ensure(server).changed
+
+
 def test_without_expected_the_file_is_left_as_it_is(server):
     ensure(server)
     assert not ensure(server, expected=None).changed

@@ -119,6 +119,13 @@ def test_a_planned_device_that_a_list_lacks_is_missing(places, wanted):
     assert node.verdicts().get(DEVICE_MISSING) == wanted
 
 
+def test_a_list_of_nvidias_driver_says_nothing_of_other_gpus():
+    other = Device("0000:c1:00.0", "gpu", "GPU 9", "1002:74a1")
+    node = Node(replace(EXPECTED, devices=(*EXPECTED.devices, other)), lists={"reader": ("gpu",)})
+    node.round(at(0), *(measured("temperature", 50, place) for place in (GPU, OTHER)))
+    assert node.faults() == []
+
+
 def test_a_device_that_is_missing_is_one_fault_and_no_further_check_of_it_is_not_measured():
     node = Node(lists={"reader": ("gpu",)})
     node.round(at(0), measured("width", 16, OTHER))
@@ -200,6 +207,10 @@ def test_a_gap_longer_than_the_window_is_judged_by_the_rate():
 def test_a_counter_at_its_end_is_not_measured():
     assert counted(Node(), 250, 252, saturation=255) == [NOT_MEASURED, PASS]
     assert counted(Node(), 250, 255, 255, saturation=255) == [NOT_MEASURED] * 3
+    # Nobody has to act: the counter is an old one, and others tell of new errors.
+    node = Node()
+    counted(node, *[255] * 5, saturation=255)
+    assert node.faults() == []
     # The way to the end is an increase like any other.
     assert counted(Node(), 240, 255, 255, saturation=255) == [NOT_MEASURED, FAIL, FAIL]
 

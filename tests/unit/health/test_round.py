@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import process, round, state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import cleared, drained
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import Paths, RoundError
@@ -70,6 +70,11 @@ def test_a_round_is_saved(paths):
 def test_the_first_round_of_each_boot_is_known(paths):
     rounds = [make(paths, now=now).round.first for now in (at(60), at(120), at(5, "boot-2"), at(65, "boot-2"))]
     assert rounds == [at(60), at(60), at(5, "boot-2"), at(5, "boot-2")]
+
+
+def test_a_node_of_an_image_without_a_recording_has_the_name_of_its_kernel(paths):
+    Path(paths.expected).write_text(stored.text(Expected("")), encoding="utf-8")
+    assert make(paths).host == os.uname().nodename
 
 
 def test_a_check_that_was_not_made_keeps_its_time(paths):
@@ -163,7 +168,11 @@ def test_two_rounds_do_not_run_at_once(paths):
         make(paths)
 
 
-def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("smi", "reader_hangs@reader:smi"), ("file_systems", "storage_hangs@reader:file_systems")],
+)
+def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch, name, fault):
     """The process is one that nobody kills, as if it were in the kernel."""
     kill = os.killpg
     monkeypatch.setattr(os, "killpg", lambda group, number: None if number == signal.SIGKILL else kill(group, number))
@@ -175,18 +184,18 @@ def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch):
             stream.write("x")
         time.sleep(60)
 
-    reader = Reader("smi", hang, 0.3)
+    reader = Reader(name, hang, 0.3)
     saved = make(paths, reader)
     (left,) = saved.left
-    assert names(saved) == ["reader_hangs@reader:smi"]
+    assert names(saved) == [fault]
     saved = make(paths, reader, finding(measured("width", 16)))
-    assert str(left.pid) in saved.round.errors["smi"]
-    assert "still hangs" in saved.round.errors["smi"]
+    assert str(left.pid) in saved.round.errors[name]
+    assert "still hangs" in saved.round.errors[name]
     assert saved.checks["width"].passed == 1
     assert (starts.read_text(), saved.left) == ("x", (left,))
     kill(left.pid, signal.SIGKILL)
     os.waitpid(left.pid, 0)
-    saved = make(paths, finding(name="smi"))
+    saved = make(paths, finding(name=name))
     assert (saved.left, saved.round.errors, names(saved)) == ((), {}, [])
 
 

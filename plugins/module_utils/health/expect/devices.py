@@ -106,6 +106,11 @@ def without_link(devices: Iterable[Device]) -> list[str]:
     ]
 
 
+def passed_through(plans: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the addresses on the host of what plans of guests (``DomainPlan.to_dict``) pass through to them."""
+    return {str(item["host_address"]) for plan in plans for item in plan.get("devices", [])}
+
+
 def changed(devices: Iterable[Device], settings: Mapping[str, Mapping[str, Any]]) -> list[Device]:
     """Return devices with what people know of them, by kind, name or address: slot, serial number, another width."""
     result, used = [], set()

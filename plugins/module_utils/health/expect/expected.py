@@ -4,18 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import devices, ports, settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect.errors import ExpectError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    BARE_METAL,
+    GUEST,
+    HYPERVISOR,
+    IMAGE,
+    Device,
+    Expected,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
-BARE_METAL, HYPERVISOR, GUEST, IMAGE = "bare_metal", "hypervisor", "guest", "image"
-MACHINES = (BARE_METAL, HYPERVISOR, GUEST, IMAGE)
 MIB = 1 << 20
 # What the inventory says of a device beside its recording.
 DEVICE = {
@@ -26,6 +31,8 @@ DEVICE = {
     "nvlinks": values.within(0, 64),
 }
 TEXTS = ("versions", "gpu_settings")
+# The versions that only a node with the GPUs' driver has.
+GPU_VERSIONS = ("nvidia_driver", "vbios")
 
 
 def make(
@@ -37,12 +44,14 @@ def make(
     plan: Mapping[str, Any] | None = None,
     hypervisor: str = "",
     accepted: Mapping[str, float] | None = None,
+    guest_plans: Sequence[Mapping[str, Any]] = (),
 ) -> Expected:
     """Return what the node must have. Raises ExpectError.
 
     ``host`` is the recording of the machine; for a guest of its hypervisor, whose name is ``hypervisor``; for an image
     of any node that boots it, or None. ``given``: the inventory's ports, checks, devices, versions, gpu_settings,
-    mounts and units. ``checks``: the known checks.
+    mounts and units. ``checks``: the known checks. ``guest_plans``: of a hypervisor's guests, which have
+    the ports of the NICs that are passed through to them.
     """
 
     def refusal(subject: str, cause: str, remedy: str) -> ExpectError:
@@ -53,13 +62,17 @@ def make(
     inventory = Settings(refusal, "", given)
     try:
         listed = _devices(machine, host, _people(inventory.part("devices")), plan, hypervisor)
-        addresses = {} if machine == GUEST or host is None else _interfaces(host)
-        port_list = ports.read(inventory.data.get("ports", {}), addresses)
+        named = [] if machine == GUEST or host is None else [item for item in host.functions if item.kind == "nic"]
+        port_list = ports.read(inventory.data.get("ports", {}), named, devices.passed_through(guest_plans))
         setting_list = settings.read(inventory.data.get("checks", {}), checks)
     except ExpectError as error:
         cause = error.cause if error.cause.startswith(f"{host_name}: ") else f"{host_name}: {error.cause}"
         raise ExpectError(cause, error.remedy) from error
     texts = {name: _texts(inventory.part(name)) for name in TEXTS}
+    if machine == HYPERVISOR:
+        texts["versions"] = {
+            name: value for name, value in texts["versions"].items() if name.partition(" ")[0] not in GPU_VERSIONS
+        }
     runs_gpus = machine != HYPERVISOR and any(device.kind == "gpu" for device in listed)
     return Expected(
         host="" if machine == IMAGE else host_name,
@@ -74,6 +87,7 @@ def make(
         units=tuple(inventory.value("units", values.texts, [])),
         needs_fabric_manager=machine in (BARE_METAL, IMAGE) and _has_nvswitches(host),
         settings=setting_list,
+        machine=machine,
     )
 
 
@@ -114,16 +128,6 @@ def _people(given: Settings) -> dict[str, dict[str, Any]]:
 
 def _texts(part: Settings) -> dict[str, str]:
     return {name: part.required(name, values.text) for name in sorted(part.data)}
-
-
-def _interfaces(host: Host) -> dict[str, str]:
-    return {
-        name: item.address
-        for item in host.functions
-        if item.kind == "nic"
-        for kind in ("net", "rdma")
-        for name in item.interfaces.get(kind, [])
-    }
 
 
 def _has_nvswitches(host: Host | None) -> bool:

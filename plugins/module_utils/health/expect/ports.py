@@ -4,42 +4,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect.errors import ExpectError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 
 INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"
 FASTEST_GBIT_S = 100_000
-# RDMA devices by their kernel names (mlx5_0, bnxt_re1, irdma0, rocep1s0, ibp1s0) have numbered ports.
-RDMA = ("mlx", "bnxt_re", "irdma", "hfi", "rocep", "ibp", "qedr", "efa")
+# The names of RDMA devices, which have numbered ports, where no recording tells them from interfaces: those of drivers
+# (mlx5_0, bnxt_re1, irdma0), and those of rdma-core's rdma_rename: the bus, slot, place on the board or GUID (rocep1s0,
+# ibs3, rdmap0s6, roceo1, rocex0c42a1fffe123456). "ib0" is an interface.
+RDMA = re.compile(r"(?:mlx|bnxt_re|irdma|hfi|qedr|efa|hns_|(?:ib|iw|opa|rdma|roce|usnic)[pPsox][0-9a-f]).*")
 
 
-def read(data: Any, addresses: Mapping[str, str]) -> list[Port]:
-    """Return the ports, by name. ``addresses``: the PCI address by RDMA device and interface. Raises ExpectError."""
+def read(data: Any, nics: Iterable[Function] = (), passed_through: Collection[str] = ()) -> list[Port]:
+    """Return the ports, by name. Raises ExpectError.
+
+    ``nics``: of the node's recording. ``passed_through``: the PCI addresses of those that guests have, without ports.
+    """
 
     def refusal(subject: str, cause: str, remedy: str) -> ExpectError:
         return ExpectError(f"{subject}: {cause}", remedy)
 
     given = Settings(refusal, "node_health_ports", data)
+    interfaces, rdma = _addresses(nics, "net"), _addresses(nics, "rdma")
     ports = []
     for name in given.data:
         part = given.part(name)
         part.only("speed_gbit_s", "infiniband", "peer", "cable", "rail", "cable_m")
         speed = part.value("speed_gbit_s", lambda value: values.number(value, 0, FASTEST_GBIT_S))
-        device = name.partition("/")[0]
-        ports.append(
-            Port(
-                name=f"{name}/1" if name.startswith(RDMA) and "/" not in name else name,
-                address=addresses.get(device, ""),
-                link_layer=INFINIBAND if part.value("infiniband", values.flag, False) else ETHERNET,
-                rate_gbit_s=None if speed is None else float(speed),
-                peer=part.value("peer", values.text, ""),
-                cable=part.value("cable", values.text, ""),
-                rail=part.value("rail", values.within(0, 4096)),
-            )
+        device, _, number = name.partition("/")
+        is_rdma = device in rdma or (device not in interfaces and RDMA.fullmatch(device) is not None)
+        port = Port(
+            name=f"{name}/1" if is_rdma and not number else name,
+            address=rdma.get(device) or interfaces.get(device, ""),
+            link_layer=INFINIBAND if part.value("infiniband", values.flag, False) else ETHERNET,
+            rate_gbit_s=None if speed is None else float(speed),
+            peer=part.value("peer", values.text, ""),
+            cable=part.value("cable", values.text, ""),
+            rail=part.value("rail", values.within(0, 4096)),
         )
+        if port.address not in passed_through:
+            ports.append(port)
     return sorted(ports, key=lambda port: port.name)
+
+
+def _addresses(nics: Iterable[Function], kind: str) -> dict[str, str]:
+    """Return the PCI address by interface ("net") or RDMA device ("rdma")."""
+    return {name: nic.address for nic in nics for name in nic.interfaces.get(kind, [])}

@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.answer
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.outliers import Collection, Outlier, by_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import LAYERS, severity
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import APPLICATION, Rule
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import UNKNOWN
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
 RUNBOOKS = "docs/reference/runbooks.md"
@@ -34,23 +35,24 @@ class Table:
     """The table's lines, the nodes by what is known of them, and one sentence."""
 
     lines: list[str] = field(default_factory=list)
-    healthy: list[str] = field(default_factory=list)
+    healthy: list[str] = field(default_factory=list)  # without a fault, and in service as far as a person says
     faulty: list[str] = field(default_factory=list)  # with a fault that a person or the site must act on
     noted: list[str] = field(default_factory=list)  # with an application's faults, or notes, only
-    unknown: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  # without an answer of late, or not measured
     drained: list[str] = field(default_factory=list)
     maintained: list[str] = field(default_factory=list)  # their faults are no failure of the run
     outliers: list[Outlier] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
-        """True if all nodes are known, and none has a fault outside of a maintenance."""
-        return not self.unknown and not set(self.faulty) - set(self.maintained)
+        """True if each node outside of a maintenance is known and has no fault."""
+        return not {*self.unknown, *self.faulty} - set(self.maintained)
 
     @property
     def summary(self) -> str:
         """The table in one sentence."""
-        total = len(self.healthy) + len(self.faulty) + len(self.noted) + len(self.unknown)
+        groups = (self.healthy, self.faulty, self.noted, self.unknown, self.drained, self.maintained)
+        total = len({node for group in groups for node in group})
         parts = [
             f"{len(names)} {words}"
             for names, words in (
@@ -90,6 +92,13 @@ def table(results: Iterable[tuple[str, Any]], rules: Mapping[str, Rule] = RULES)
     words: dict[str, list[str]] = {}
     for node, result in results:
         answer = answers.read(result)
+        for kind, text, nodes in (
+            ("drained", answer.drain, made.drained),
+            ("in maintenance", answer.maintenance, made.maintained),
+        ):
+            if text and not answer.error:
+                words.setdefault(f"{kind}: {text}", []).append(node)
+                nodes.append(node)
         reason = answer.error or _stale(answer)
         if reason:
             unknown.setdefault(failures.common(reason, [node]), []).append(node)
@@ -98,15 +107,13 @@ def table(results: Iterable[tuple[str, Any]], rules: Mapping[str, Rule] = RULES)
         collection.add(node, answer)
         for fault in answer.faults:
             faults.setdefault(_key(fault), {}).setdefault(_detail(fault), []).append(node)
-        for kind, text, nodes in (
-            ("drained", answer.drain, made.drained),
-            ("in maintenance", answer.maintenance, made.maintained),
-        ):
-            if text:
-                words.setdefault(f"{kind}: {text}", []).append(node)
-                nodes.append(node)
-        group = made.faulty if any(map(is_serious, answer.faults)) else made.noted if answer.faults else made.healthy
-        group.append(node)
+        serious = [fault for fault in answer.faults if is_serious(fault)]
+        if serious:
+            (made.unknown if all(fault.check in UNKNOWN for fault in serious) else made.faulty).append(node)
+        elif answer.faults:
+            made.noted.append(node)
+        elif not (answer.drain or answer.maintenance):
+            made.healthy.append(node)
     made.outliers = collection.outliers()
     made.lines = [
         *_sorted_lines(unknown),

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import AMD, NVIDIA, Device, Expected
 
 # The domain has four digits in the kernel and eight in NVIDIA's tools; NVRM's lines have no function.
 PATTERN = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
 _WHOLE = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?")
-AMD = "1002"
 
 
 def pci_address(text: str) -> str | None:
@@ -24,8 +23,9 @@ def pci_address(text: str) -> str | None:
 
 
 def gpus(expected: Expected, is_amd: bool = False) -> list[Device]:
-    """Return the planned GPUs of a vendor, by address. One of unknown vendor counts as NVIDIA's."""
+    """Return the planned GPUs of NVIDIA or AMD by address, if the node has their driver; those of others have none."""
+    vendors = AMD if is_amd else NVIDIA
     return sorted(
-        (each for each in expected.devices if each.kind == "gpu" and each.device_id.startswith(AMD) == is_amd),
+        (each for each in expected.devices if expected.runs_gpus and each.kind == "gpu" and each.vendor in vendors),
         key=lambda each: each.address,
     )

@@ -116,12 +116,20 @@ def _nic(check: str) -> Finder:
     return find
 
 
+_NETWORK_DISK = re.compile(r"(?:rbd|nbd|drbd)\d")
+
+
 def _disk(check: str) -> Finder:
-    """Return a finder of a disk's lines: a namespace or partition of an NVMe disk is the disk's."""
+    """Return a finder of a disk's lines: a namespace or partition of an NVMe disk is the disk's.
+
+    Disks of a storage server fail on many nodes at once, and no node is to blame.
+    """
 
     def find(match: re.Match[str], device: str, kinds: Mapping[str, str]) -> Report | None:
         if _NO_DISK.match(match[1]):
             return None
+        if _NETWORK_DISK.match(match[1]):
+            return Report("network_disk_error", Place("disk", match[1]))
         nvme = re.match(r"nvme\d+", match[1])
         return Report(check, Place("nvme", nvme[0]) if nvme else Place("disk", match[1]))
 
@@ -176,7 +184,7 @@ PATTERNS: tuple[tuple[re.Pattern[str], Finder], ...] = tuple(
         ),
         (r"(?:EXT4-fs error|BTRFS error|BTRFS critical)[^(]*\((?:device )?([^):]+)\)", _disk("file_system_error")),
         (r"EXT4-fs \(([^):]+)\): I/O error while writing superblock", _disk("file_system_error")),
-        (r"XFS \(([^):]+)\): (?:.*[Cc]orruption|Log I/O Error|metadata I/O error)", _disk("file_system_error")),
+        (r"XFS \(([^):]+)\): (?:.*[Cc]orruption|(?i:log I/O error)|metadata I/O error)", _disk("file_system_error")),
         (r"(?:.*EDAC MC\d+: \d+ UE|mce: Uncorrected hardware memory error)", _node("memory_uncorrected")),
         (r"(?:mce: )?CPU\d+: (?:Core|Package) temperature(?: is)? above threshold", _node("processor_hot")),
         (r"(?:NMI )?watchdog: (?:BUG: soft lockup|Watchdog detected hard LOCKUP)", _node("lockup")),

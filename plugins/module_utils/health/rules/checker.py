@@ -13,7 +13,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
 )
 
 DEVICE_MISSING = "device_missing"
-NOT_MEASURED_CHECK, READER_FAILED, READER_HANGS = "not_measured", "reader_failed", "reader_hangs"
+NOT_MEASURED_CHECK, READER_FAILED = "not_measured", "reader_failed"
+READER_HANGS, STORAGE_HANGS = "reader_hangs", "storage_hangs"
 STATE_UNREADABLE, EXPECTED_UNREADABLE = "state_unreadable", "expected_unreadable"
 # A node with one of these faults is not known to be healthy.
 UNKNOWN = (NOT_MEASURED_CHECK, READER_FAILED, EXPECTED_UNREADABLE)
@@ -57,6 +58,16 @@ RULES = (
         SOURCE,
         "reader-hangs",
     ),
+    # No reboot brings a lost file server back. The mounts that must be there have faults of their own.
+    Rule(
+        STORAGE_HANGS,
+        "a process that asked the file systems cannot be killed",
+        CONFIGURATION,
+        NOT_TRUE,
+        "watch",
+        SOURCE,
+        "file-system",
+    ),
     # Faults of before are unknown, and so is a person's drain: only a person can say that the node is fit.
     Rule(
         STATE_UNREADABLE,
@@ -77,6 +88,11 @@ RULES = (
         "expected-unreadable",
     ),
 )
+
+
+def hanging(reader: str) -> str:
+    """Return the check that fails while a process of a reader cannot be killed."""
+    return STORAGE_HANGS if reader == "file_systems" else READER_HANGS
 
 
 def without_rule(check: str) -> Rule:

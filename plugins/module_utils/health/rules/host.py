@@ -10,6 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     AT_LEAST,
     AT_MOST,
     CONFIGURATION,
+    GUEST,
     HARDWARE,
     INCREASE_AT_MOST,
     NOT_TRUE,
@@ -24,6 +25,9 @@ NVME = "NVM Express Base Specification, SMART / Health Information log"
 HOUR, DAY = 3600, 24 * 3600
 # A kernel reserves a part of the memory that differs between versions; a module of such a server has more than 2 %.
 MEMORY_SHARE = 0.98
+# A guest's plan is all that its firmware has: the kernel's page structures (1.6 %), its code and the memory of
+# crashkernel are not in MemTotal. An estimate; no module can be lost in a guest.
+GUEST_MEMORY_SHARE, GUEST_RESERVED = 0.95, 1 << 30
 
 Limit = Callable[[Expected, Place], "float | str | None"]
 
@@ -39,8 +43,11 @@ def _of_device(value: Callable[[Device], float | None]) -> Limit:
 
 
 def _memory(expected: Expected, place: Place) -> float | None:
-    is_known = place.kind == "node" and expected.memory_bytes is not None
-    return int(MEMORY_SHARE * (expected.memory_bytes or 0)) if is_known else None
+    if place.kind != "node" or expected.memory_bytes is None:
+        return None
+    if expected.machine == GUEST:
+        return int(GUEST_MEMORY_SHARE * expected.memory_bytes) - GUEST_RESERVED
+    return int(MEMORY_SHARE * expected.memory_bytes)
 
 
 def _processors(expected: Expected, place: Place) -> float | None:
@@ -144,6 +151,15 @@ RULES = (
     _flag("mount_missing", "file system not mounted", "configure", PLAN, "file-system", CONFIGURATION, _mount),
     _flag("mount_read_only", "file system read-only", "drain", "mount(2)", "file-system"),
     _flag("mount_hangs", "file system does not answer", "drain", "statfs(2)", "file-system", CONFIGURATION),
+    # Of a file server that all nodes have: to drain each of them would not help.
+    _flag(
+        "network_mount_hangs",
+        "network file system does not answer",
+        "watch",
+        "statfs(2)",
+        "file-system",
+        CONFIGURATION,
+    ),
     Rule(
         "mount_space_used", "file system full", CONFIGURATION, AT_MOST, "watch", ESTIMATE, "file-system", 95, unit="%"
     ),

@@ -50,6 +50,9 @@ RULES = (
     _event("nvme_dead", "NVMe disk no longer answers", "person", "disk"),
     _event("nvme_timeout", "NVMe disk answered too late and was reset", "watch", "disk"),
     _event("disk_io_error", "input or output error of a disk", "watch", "disk"),
+    _event(
+        "network_disk_error", "disk of a storage server lost data or answered too late", "watch", "disk", CONFIGURATION
+    ),
     _event("raid_failed", "RAID array failed", "person", "disk"),
     _event("raid_degraded", "disk of a RAID array failed", "person", "disk"),
     _event("file_system_error", "file system damaged", "person", "file-system"),

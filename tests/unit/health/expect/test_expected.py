@@ -79,6 +79,27 @@ def test_a_board_with_nvswitches_needs_fabric_manager_and_all_links():
     assert (on_host.needs_fabric_manager, on_host.gpu_settings) == (False, {})
 
 
+def test_a_hypervisor_runs_no_gpus_and_has_no_ports_of_what_its_guests_have():
+    host, plan = machines.lab(), machines.plan()
+    passed = {item.address for item in plan.passed()}
+    given_away = next(item for item in host.functions if item.kind == "nic" and item.address in passed)
+    kept = next(item for item in host.functions if item.kind == "nic" and item.address not in passed)
+    given_away.interfaces, kept.interfaces = {"rdma": ["mlx5_8"]}, {"rdma": ["mlx5_9"]}
+    each = expected.make(
+        "hv01",
+        "hypervisor",
+        host,
+        {"ports": {"mlx5_8": {}, "mlx5_9": {}}, "versions": {"nvidia_driver": "550.1", "kernel": "6.8"}},
+        CHECKS,
+        guest_plans=[json.loads(json.dumps(plan.to_dict()))],
+    )
+    assert any(device.kind == "gpu" for device in each.devices)
+    assert not each.runs_gpus
+    assert [port.name for port in each.ports] == ["mlx5_9/1"]
+    assert each.versions == {"kernel": "6.8"}
+    assert made().runs_gpus
+
+
 def test_people_add_what_a_technician_needs():
     listed = by_name(
         made(devices={"gpu": {"serial_place": "label on the tray"}, "GPU 4": {"slot": "7", "link_width": 8}})
@@ -114,6 +135,21 @@ def test_a_wrong_setting_is_refused_with_the_node_and_the_setting(given, facts):
 def test_limits_and_checks_that_are_off_are_kept_with_their_reason():
     settings = made(checks={"pcie_width": {"limit": 8}, "xid_79": {"off": "broken riser, ticket 7"}}).settings
     assert settings == {"pcie_width": Setting(8.0), "xid_79": Setting(None, "broken riser, ticket 7")}
+
+
+@pytest.mark.parametrize("name", ["rdmap197s0", "roceo1", "ibo1", "hns_0", "rocep1s0f1", "mlx5_0", "cable"])
+def test_what_the_recording_calls_an_rdma_device_has_numbered_ports(name):
+    host = machines.as_recorded(SERVER)
+    nic = next(item for item in host.functions if item.kind == "nic")
+    nic.interfaces = {"net": ["ibp1s0"], "rdma": [name]}
+    ports = {port.name: port.address for port in made(host=host, ports={name: {}, "ibp1s0": {}}).ports}
+    assert ports == {f"{name}/1": nic.address, "ibp1s0": nic.address}
+
+
+@pytest.mark.parametrize("name", ["rdmap197s0", "roceo1", "ibs3", "hns_0", "rocex0c42a1fffe123456", "irdma0"])
+def test_without_a_recording_the_kernels_names_tell_rdma_devices(name):
+    listed = expected.make("layer", "image", None, {"ports": {name: {}, "eth0": {}, "ib0": {}}}, CHECKS).ports
+    assert [port.name for port in listed] == sorted(["eth0", "ib0", f"{name}/1"])
 
 
 def test_ports_have_their_peer_and_cable():

@@ -111,6 +111,23 @@ def test_persons_words_are_shown_and_a_maintenance_is_no_failure():
     assert "1 node: in maintenance: new riser: n1" in found.lines
     assert "1 node: drained: bad fan, ticket 7: n2" in found.lines
     assert "1 drained by a person, 1 in maintenance" in found.summary
+    assert "1 of 3 nodes healthy" in found.summary
+    assert found.healthy == ["n3"]
+
+
+def test_an_old_state_of_a_node_in_maintenance_is_shown_and_no_failure():
+    found = made(n1=answer(age_s=4000.0, maintenance="new riser"), n2=answer(age_s=4000.0))
+    assert (found.holds, found.unknown, found.maintained) == (False, ["n1", "n2"], ["n1"])
+    found = made(n1=answer(age_s=4000.0, maintenance="new riser"), n3=answer())
+    assert (found.holds, found.unknown) == (True, ["n1"])
+    assert "1 node: in maintenance: new riser: n1" in found.lines
+
+
+@pytest.mark.parametrize("check", ["not_measured", "reader_failed", "expected_unreadable"])
+def test_a_node_that_could_not_be_measured_is_not_known(check):
+    unmeasured = fault(check=check, title="not measured for three rounds", action="watch", layer="configuration")
+    found = made(n1=answer(faults=[unmeasured]), n2=answer(faults=[unmeasured, fault()]))
+    assert (found.holds, found.unknown, found.faulty) == (False, ["n1"], ["n2"])
 
 
 def test_a_healthy_fleet_holds():
@@ -132,7 +149,9 @@ KEYS = ("age_s", "error", "like", "faults", "unmeasured", "drain", "maintenance"
 def test_a_wrong_answer_never_makes_a_node_healthy(changes, is_whole):
     result = answer(**changes) if is_whole else changes
     found = table([("n1", result)])
-    assert sum(map(len, (found.healthy, found.noted, found.faulty, found.unknown))) == 1
+    is_listed = (found.healthy, found.noted, found.faulty, found.unknown, [*found.drained, *found.maintained][:1])
+    assert sum(map(len, is_listed)) >= 1
+    assert sum(map(len, is_listed[:4])) <= 1
     if found.healthy:
         assert result["health"]["age_s"] <= STALE_S
         assert not result["health"].get("faults")

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import pci_address
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import HYPERVISOR, Device, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import gpus, pci_address
 
 
 @pytest.mark.parametrize("text", ["00000000:4B:00.0", "0000:4b:00", "0000:4B:00.0", " 0000:4b:00.0\n"])
@@ -22,3 +23,15 @@ def test_a_domain_is_kept():
 @pytest.mark.parametrize("text", ["", "4b:00.0", "0000:4b:00.9", "GPU 3", "0000:4b:00.0 x"])
 def test_what_is_no_address_is_none(text):
     assert pci_address(text) is None
+
+
+DEVICES = tuple(
+    Device(f"0000:{bus}:00.0", "gpu", f"GPU {bus}", device_id)
+    for bus, device_id in (("1b", "10de:2330"), ("1c", "1002:74a1"), ("1d", "8086:0bda"), ("1e", ""))
+)
+
+
+def test_a_reader_asks_for_the_gpus_of_its_vendor_and_none_on_a_hypervisor():
+    assert [each.address[5:7] for each in gpus(Expected("n1", DEVICES))] == ["1b", "1e"]
+    assert [each.address[5:7] for each in gpus(Expected("n1", DEVICES), is_amd=True)] == ["1c"]
+    assert gpus(Expected("n1", DEVICES, machine=HYPERVISOR)) == []

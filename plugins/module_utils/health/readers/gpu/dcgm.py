@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.gpu im
 
 READER, DEEP_READER = "dcgm", "dcgm_diag"
 PROGRAM = "/usr/bin/dcgmi"
+HEALTH_SOURCE, NO_WATCHES = "dcgmi health -g 0 -c -j", "Health watches not enabled"
 TIMEOUT_S = 20.0
 # Level 3 takes 15 minutes and more on a node of eight GPUs (NVIDIA's documentation says 30 at most).
 DEEP_TIMEOUT_S = 2400.0
@@ -85,7 +86,13 @@ def _list(value: object) -> list[Any]:
 
 
 def parse_health(text: str, addresses: dict[int, str]) -> tuple[Measurement, ...]:
-    """Return what DCGM's watches say of each GPU. Raises NotMeasuredError, also if no watch is enabled."""
+    """Return what DCGM's watches say of each GPU. Raises NotMeasuredError.
+
+    Watches that nobody enabled are only noted: without them DCGM watches nothing, as after its installation.
+    """
+    if NO_WATCHES in text:
+        reason = "DCGM's watches are not enabled: dcgmi health -g 0 -s a"
+        return (Measurement("dcgm_health", Place("node"), None, HEALTH_SOURCE, reason, is_occasional=True),)
     body = _dict(_document(text).get("body"))
     overall = _dict(body.get("Overall Health")).get("value")
     if overall not in ("Healthy", "Warning", "Failure"):
@@ -108,7 +115,7 @@ def parse_health(text: str, addresses: dict[int, str]) -> tuple[Measurement, ...
             words = words or "; ".join(
                 text for value, text in errors if word == "Failure" and value not in ("Warning", "Healthy")
             )
-            measurements.append(Measurement(check, place, words or "Healthy", "dcgmi health -g 0 -c -j"))
+            measurements.append(Measurement(check, place, words or "Healthy", HEALTH_SOURCE))
     return tuple(measurements)
 
 

@@ -48,7 +48,8 @@ def read(node: Node) -> Reading:
 
 
 def _has_switches(expected: Expected) -> bool:
-    return expected.needs_fabric_manager or any(each.kind == "nvswitch" for each in expected.devices)
+    has_nvswitches = any(each.kind == "nvswitch" for each in expected.devices)
+    return expected.needs_fabric_manager or (expected.runs_gpus and has_nvswitches)
 
 
 def _boot_time(node: Node) -> float:

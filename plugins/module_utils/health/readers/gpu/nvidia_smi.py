@@ -29,6 +29,8 @@ TIMEOUT_S = 30.0
 # The driver's words for what a GPU does not have; the last ones are those of drivers from 575 on.
 ABSENT = ("", "N/A", "Not Supported", "Not Available", "None", "Requested functionality has been deprecated")
 LOST, NEEDS_RESET = "GPU is lost", "GPU requires reset"
+# Of the NVLink fabric, for some minutes after each boot.
+IN_PROGRESS = "In Progress"
 WORDS = {"yes": True, "active": True, "no": False, "not active": False}
 NUMBER = re.compile(r"(-?\d{1,20}(?:\.\d{1,9})?) ?(?:[A-Za-z%/]+|bank\(s\))?")
 # Data rate of a lane by PCIe generation, GT/s.
@@ -249,7 +251,7 @@ class _Gpu:
         words = self._words(path)
         if words in ABSENT:
             return self.measured(check, None, path, self._absence(path))
-        if (check in KNOWN and words not in KNOWN[check]) or words == NEEDS_RESET or "Error" in words:
+        if (check in KNOWN and words not in KNOWN[check]) or words in (NEEDS_RESET, IN_PROGRESS) or "Error" in words:
             self.strange[path] = words
             return self.measured(check, None, path, self._absence(path))
         pending = self._words("ecc_mode/pending_ecc") if check == "gpu_ecc_mode" else words

@@ -16,6 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import (
     at_once,
     counter,
+    lasting,
     natural,
     optional,
 )
@@ -55,7 +56,8 @@ def read(node: Node) -> Reading:
         ]
     for counters in at_once(lambda each: _counters(node, *each), asked):
         measurements += counters
-    return Reading("ethernet", tuple(measurements))
+    lasting_measurements, kept = lasting(node, "port_down", measurements)
+    return Reading("ethernet", lasting_measurements, kept=kept)
 
 
 def _address(node: Node, interface: str) -> str:

@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node
 # Those of the first process: a service may see its own, read-only ones.
 MOUNTS, FSTAB = "/proc/1/mountinfo", "/etc/fstab"
 STAT = ["stat", "-f", "-c", "%b %f %a %c %d"]
-ANSWER_S = 5.0
+ANSWER_S, DENIED = 5.0, "Permission denied"
 # Always full, and never written.
 IMAGES = ("squashfs", "erofs", "iso9660", "udf", "cramfs", "romfs")
 NETWORK = (
@@ -42,7 +42,6 @@ NETWORK = (
     "glusterfs",
     "9p",
 )
-NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.juicefs", "fuse.s3fs")
 # A node with more mounts (containers) is judged by the first ones; the planned ones come first.
 MOST = 64
 # Characters of a path whose faults end when it is unmounted.
@@ -79,7 +78,7 @@ def read(node: Node) -> Reading:
         if mount.kind not in IMAGES:
             measurements.append(_read_only(mount, mount.path in planned, mount.path in read_only))
     for mount, answer in zip(chosen, at_once(lambda mount: _answer(node, mount), chosen)):
-        measurements += _space(mount, answer)
+        measurements += _space(mount, answer, mount.path in planned)
     before = names(node.kept.get("judged", "[]"))
     measurements += _gone([path for path in before if path not in mounts and path not in planned])
     # What is planned and not mounted may be taken out of the plan later.
@@ -92,7 +91,7 @@ def _gone(paths: list[str]) -> Iterator[Measurement]:
     """Report mounts that went away once as good, so that their faults end."""
     for path in paths:
         place, reason = Place("mount", path), "no longer mounted"
-        for check in ("mount_hangs", "mount_read_only"):
+        for check in ("mount_hangs", "network_mount_hangs", "mount_read_only"):
             yield Measurement(check, place, False, MOUNTS, reason)
         for check in ("mount_space_used", "mount_inodes_used"):
             yield Measurement(check, place, 0, MOUNTS, reason)
@@ -134,12 +133,15 @@ def parse_fstab(text: str) -> set[str]:
 
 
 def _chosen(mounts: dict[str, Mount], planned: tuple[str, ...]) -> list[Mount]:
-    """Return the mounts to judge: planned ones, the root, and one of each local disk and network file system."""
+    """Return the mounts to judge: planned ones, the root, and one of each local disk and network file system.
+
+    FUSE only if it is planned: any user may mount it, from a notebook too, and refuse it to root.
+    """
     chosen = [mounts[path] for path in dict.fromkeys((*planned, "/")) if path in mounts]
     devices = {mount.device for mount in chosen}
     for mount in mounts.values():
         is_local = mount.source.startswith("/dev/") and mount.kind not in IMAGES
-        if mount.device not in devices and (is_local or mount.kind in (*NETWORK, *NETWORK_FUSE)):
+        if mount.device not in devices and (is_local or mount.kind in NETWORK):
             devices.add(mount.device)
             chosen.append(mount)
     return chosen[:MOST]
@@ -167,18 +169,21 @@ def _answer(node: Node, mount: Mount) -> str | None:
     return ran.stdout.strip() if ran.rc == 0 else ran.stderr.strip() or f"stat ended with {ran.rc}"
 
 
-def _space(mount: Mount, answer: str | None) -> Iterator[Measurement]:
+def _space(mount: Mount, answer: str | None, is_planned: bool) -> Iterator[Measurement]:
     """Return what an answer says, None being no answer in time."""
     place, source = Place("mount", mount.path), f"{' '.join(STAT[:2])} {mount.path}"
+    check = "network_mount_hangs" if mount.kind in NETWORK and not is_planned else "mount_hangs"
     if answer is None:
-        yield Measurement("mount_hangs", place, True, source, f"no answer in {ANSWER_S:g} s")
+        yield Measurement(check, place, True, source, f"no answer in {ANSWER_S:g} s")
         return
     numbers = parse_space(answer)
     if numbers is None:
         is_broken = re.search(r"Input/output error|Stale file handle|endpoint is not connected", answer) is not None
-        yield Measurement("mount_hangs", place, True if is_broken else None, source, f"{answer:.200}" or "no answer")
+        # A server that refuses root answers.
+        is_hanging = is_broken or (False if DENIED in answer else None)
+        yield Measurement(check, place, is_hanging, source, f"{answer:.200}" or "no answer")
         return
-    yield Measurement("mount_hangs", place, False, source, "answers")
+    yield Measurement(check, place, False, source, "answers")
     if mount.kind in IMAGES or "ro" in mount.options:
         return
     space, inodes = numbers

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place
@@ -58,6 +59,27 @@ def optional(node: Node, path: str) -> str:
         return node.text(path)
     except OSError:
         return ""
+
+
+def lasting(
+    node: Node, check: str, measurements: Iterable[Measurement]
+) -> tuple[tuple[Measurement, ...], dict[str, str]]:
+    """Return measurements in which a check is true only where it was in the last round of this boot too.
+
+    A link that trains, at a boot or after a flap, is not measured in its first round. Also returns what the reader
+    keeps for the next round.
+    """
+    listed = tuple(measurements)
+    boot_id = optional(node, "/proc/sys/kernel/random/boot_id")
+    before = node.kept.get("lasting", "").split() if node.kept.get("boot_id") == boot_id else []
+    now = [each.place.name for each in listed if each.check == check and each.value is True]
+    changed = tuple(
+        replace(each, value=None, reason=f"{each.reason}; a fault if it lasts for another round")
+        if each.check == check and each.value is True and each.place.name not in before
+        else each
+        for each in listed
+    )
+    return changed, {"boot_id": boot_id, "lasting": " ".join(now)}
 
 
 def counter(node: Node, check: str, place: Place, path: str, saturation: int | None = None) -> list[Measurement]:

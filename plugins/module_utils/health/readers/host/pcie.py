@@ -50,7 +50,7 @@ def _device(node: Node, device: Device) -> Iterator[Measurement]:
         yield Measurement(DEVICE_MISSING, place, True, f"{folder}/config", "listed, but no longer on the bus")
         return
     yield Measurement(DEVICE_MISSING, place, False, folder, "present")
-    yield from _width(node, device, place)
+    yield from _width(node, device, place, sleep)
     yield from _speed(node, device, place, sleep)
     for check, name, total, harmless in ERRORS:
         text = optional(node, f"{folder}/{name}")
@@ -77,7 +77,7 @@ def _sleep(node: Node, folder: str) -> str:
     return state if state.startswith("D3") else ""
 
 
-def _width(node: Node, device: Device, place: Place) -> Iterator[Measurement]:
+def _width(node: Node, device: Device, place: Place, sleep: str) -> Iterator[Measurement]:
     if device.link_width is None:
         return
     path = f"{DEVICES}/{device.address}/current_link_width"
@@ -85,6 +85,11 @@ def _width(node: Node, device: Device, place: Place) -> Iterator[Measurement]:
     width = natural(text)
     if width is not None and width > MOST_LANES:
         width = None
+    # In D3cold a device has no link: its registers read as ones, and the port above it has no lanes.
+    if sleep and not width:
+        reason = f"no link: the device sleeps ({sleep})"
+        yield Measurement("pcie_width", place, None, path, reason, is_occasional=True)
+        return
     yield Measurement("pcie_width", place, width, path, "" if width is not None else f"{text!r:.60} is no width")
 
 

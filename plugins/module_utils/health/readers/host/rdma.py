@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Port, Reading
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import counter, optional
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import counter, lasting, optional
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node
 
 DEVICES = "/sys/class/infiniband"
@@ -41,7 +41,8 @@ HARDWARE_COUNTERS = (
 def read(node: Node) -> Reading:
     """Measure the planned ports of RDMA devices."""
     ports = [port for port in node.expected.ports if "/" in port.name]
-    return Reading("rdma", tuple(item for port in ports for item in _port(node, port)))
+    measurements, kept = lasting(node, "port_down", (item for port in ports for item in _port(node, port)))
+    return Reading("rdma", measurements, kept=kept)
 
 
 def _port(node: Node, port: Port) -> Iterator[Measurement]:

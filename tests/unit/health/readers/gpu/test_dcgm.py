@@ -175,7 +175,6 @@ def test_watches_name_the_gpu(text, faults):
 @pytest.mark.parametrize(
     "text",
     [
-        "Error: Health watches not enabled. Please enable watches. \n",
         "Error: unable to establish a connection to the specified host: localhost",
         "",
         "{}",
@@ -184,13 +183,19 @@ def test_watches_name_the_gpu(text, faults):
         '{"body": {"Overall Health"',
         "[" * 100000,
     ],
-    ids=range(8),
+    ids=range(7),
 )
 def test_without_an_answer_nothing_is_measured(text):
     with raises(NotMeasuredError):
         parse_health(text, ADDRESSES)
     with raises(NotMeasuredError):
         parse_diagnostic(text, ADDRESSES)
+
+
+def test_watches_that_nobody_enabled_are_noted_and_no_fault():
+    (noted,) = parse_health("Error: Health watches not enabled. Please enable watches. \n", ADDRESSES)
+    assert (noted.value, noted.is_occasional) == (None, True)
+    assert "dcgmi health -g 0 -s a" in noted.reason
 
 
 def test_a_diagnostic_that_did_not_run_is_not_measured():

@@ -12,7 +12,7 @@ from gpu_readings import expected, node, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import HYPERVISOR, Device
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.fabric_manager import LOG, parse, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
@@ -57,6 +57,11 @@ def test_a_line_is_named_with_what_it_asks_for(text, wanted, action):
 )
 def test_other_lines_report_nothing(text):
     assert parse(text, HGX) is None
+
+
+def test_a_hypervisor_whose_guests_have_the_gpus_has_no_log(tmp_path):
+    devices = (Device("0000:86:00.0", "nvswitch", "NVSwitch 0"),)
+    assert read(node(tmp_path, {}, expected(devices=devices, machine=HYPERVISOR))).events == ()
 
 
 def test_without_switches_nothing_to_do_is_no_error():

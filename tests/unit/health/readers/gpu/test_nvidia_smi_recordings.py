@@ -87,7 +87,6 @@ FAULTS = {
     f"{H100}gpu-reset-required/": {("gpu_reset_required", 6)},
     f"{H100}nvlink-two-inactive/": {("gpu_nvlinks_active", 4)},
     f"{H100}nvlink-errors/": {("gpu_nvlink_replays", 6), ("gpu_nvlink_recoveries", 6)},
-    f"{H100}fabric-in-progress/": {("gpu_fabric_state", number) for number in range(8)},
     "nvidia-smi/550.163.01/gb200/fabric-degraded/": {("gpu_fabric_bandwidth", 1)},
     f"{H100}persistence-off/": {("gpu_persistence_mode", 0)},
     f"{PUBLISHED}edited-v13-recovery-reset.xml": {("gpu_reset_required", 0)},
@@ -152,13 +151,13 @@ NOTHING = {
     f"{H100}query-invalid-field/": "valid",
     f"{OLDEST}query-invalid-field/": "valid",
     f"{DCGM}constructed-diag-4-runtime-error.json": "paused",
-    f"{DCGM}health-watches-off.txt": "watches",
 }
 # Checks that must be not measured, by GPU.
 ALL = tuple(range(8))
 ECC = ("gpu_ecc_dram_uncorrectable", "gpu_ecc_sram_uncorrectable")
 REMAP = ("gpu_row_remap_pending", "gpu_row_remap_failure")
 UNMEASURED = {
+    f"{H100}fabric-in-progress/": (("gpu_fabric_state", "gpu_unreadable"), range(8)),
     f"{H100}ecc-disabled/": (ECC, (2,)),
     f"{H100}gpu-lost-handle/": (("gpu_lost", "device_missing"), (0, 1, 2, 4, 5, 6, 7)),
     f"{H100}gpu-lost-late/": ((*ECC, *REMAP, "pcie_width"), (3,)),
@@ -352,6 +351,8 @@ def test_each_sick_entry_has_its_faults():
     without = [path for path in sick if path not in FAULTS and path not in NOTHING]
     # Healthy in spite of their names, or of unusual form.
     assert {Path(path).name for path in without} == {
+        "fabric-in-progress",
+        "health-watches-off.txt",
         "row-remap-done",
         "sw-power-cap",
         "idle-reason-only",

@@ -5,11 +5,16 @@
 from __future__ import annotations
 
 import pytest
-from health_nodes import failed, node, results, unmeasured, values, write
+from health_nodes import failed, node, results, values, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    GUEST,
+    NOT_MEASURED,
+    PASS,
+    Expected,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.edac import read
 
 MC = "/sys/devices/system/edac/mc/mc0"
@@ -75,7 +80,10 @@ def test_errors_of_no_module_are_the_controllers(tmp_path):
 
 
 def test_a_guest_has_none_and_a_server_without_driver_is_not_measured(tmp_path):
-    assert unmeasured(reading(tmp_path, {"/proc/cpuinfo": "flags\t\t: fpu sse2"})) == {"edac_uncorrected": [""]}
+    (noted,) = results(reading(tmp_path, {"/proc/cpuinfo": "flags\t\t: fpu sse2"}))
+    assert (noted.check, noted.verdict, noted.is_occasional) == ("edac_uncorrected", NOT_MEASURED, True)
+    write(tmp_path, {"/proc/cpuinfo": "Features\t: fp asimd"})
+    assert read(node(tmp_path, Expected("vm1", machine=GUEST))).measurements == ()
     assert read(node(tmp_path / "guest")).error == ""
     assert reading(tmp_path, {"/proc/cpuinfo": "flags\t\t: fpu hypervisor"}).measurements == ()
 

@@ -20,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host
     read,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError, Ran
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
 EXPECTED = Expected("gpu01", mounts=("/scratch", "/home"))
 ROOT = "22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw"
@@ -40,6 +41,8 @@ def reading(root, mounts=(ROOT, SCRATCH, HOME, *OTHERS), answers=None, fstab="",
     write(root, {"/proc/1/mountinfo": "\n".join(mounts), "/etc/fstab": fstab})
     all_answers = {"/scratch": FREE, "/home": FREE, "/data disk": FREE, "/": FREE, **(answers or {})}
     programs = {f"{' '.join(STAT)} {path}": answer for path, answer in all_answers.items()}
+    # A command counts by its beginning: the longest path first.
+    programs = dict(sorted(programs.items(), reverse=True))
     return read(node(root, EXPECTED, programs, kept))
 
 
@@ -74,6 +77,29 @@ def test_healthy_mounts_pass(tmp_path):
 )
 def test_each_cause_is_one_fault_at_its_mount(tmp_path, mounts, answers, expected):
     assert failed(reading(tmp_path, mounts, answers), expected=EXPECTED) == expected
+
+
+def test_an_unplanned_network_file_system_that_hangs_is_only_watched(tmp_path):
+    pod = "40 22 0:77 / /var/lib/kubelet/pods/u1/nfs rw - nfs4 srv:/x rw"
+    silent = NotMeasuredError("stat gave no answer in 5 s")
+    once = reading(tmp_path, (ROOT, SCRATCH, HOME, pod), {"/var/lib/kubelet/pods/u1/nfs": silent})
+    assert failed(once, expected=EXPECTED) == {"network_mount_hangs": ["/var/lib/kubelet/pods/u1/nfs"]}
+    assert RULES["network_mount_hangs"].action == "watch"
+
+
+@pytest.mark.parametrize(
+    "answer", [NotMeasuredError("stat gave no answer in 5 s"), Ran(1, "", "stat: /u/mnt: Permission denied")]
+)
+def test_a_users_own_mount_is_not_judged_unless_it_is_planned(tmp_path, answer):
+    mount = "40 22 0:78 / /u/mnt rw - fuse.sshfs u@laptop: rw"
+    once = reading(tmp_path, (ROOT, SCRATCH, HOME, mount), {"/u/mnt": answer})
+    assert "/u/mnt" not in {each.place.name for each in once.measurements}
+
+
+def test_a_planned_mount_that_root_may_not_read_answers(tmp_path):
+    denied = Ran(1, "", "stat: cannot read file system information for '/home': Permission denied")
+    once = reading(tmp_path, (ROOT, SCRATCH, HOME), {"/home": denied})
+    assert (failed(once, expected=EXPECTED), unmeasured(once, expected=EXPECTED)) == ({}, {})
 
 
 def test_a_mount_that_a_person_made_read_only_is_a_fault_only_if_it_is_planned_and_not_in_fstab(tmp_path):
@@ -124,7 +150,9 @@ def test_silent_mounts_are_waited_for_at_the_same_time(tmp_path):
             raise NotMeasuredError("stat gave no answer in 5 s")
         return Ran(0, FREE, "")
 
-    assert failed(read(Node(EXPECTED, str(tmp_path), {}, run)), expected=EXPECTED) == {"mount_hangs": sorted(silent)}
+    assert failed(read(Node(EXPECTED, str(tmp_path), {}, run)), expected=EXPECTED) == {
+        "network_mount_hangs": sorted(silent)
+    }
 
 
 @pytest.mark.parametrize("text", ["", "Unsinn\n" * 5, "\x00\xff", "1 2 - 3"])

@@ -9,7 +9,7 @@ from health_nodes import failed, node, results, unmeasured, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import GUEST, PASS, Expected
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.memory import (
     parse_online,
     parse_total,
@@ -34,6 +34,16 @@ def test_what_is_planned_passes_and_a_larger_kernel_too(tmp_path):
 def test_a_lost_module_and_a_lost_socket_are_faults(tmp_path):
     assert failed(reading(tmp_path, (2048 - 64) << 20), expected=EXPECTED) == {"memory_bytes": [""]}
     assert failed(reading(tmp_path, online="0-95"), expected=EXPECTED) == {"processors": [""]}
+
+
+def test_a_guest_has_less_than_its_plan_and_a_lost_module_of_its_host_is_no_matter(tmp_path):
+    for mib, kib in ((24576, 24683656), (16384, 15900000), (2048 << 10, int(0.96 * (2048 << 20)))):
+        guest = Expected("vm1", memory_bytes=mib << 20, machine=GUEST)
+        write(tmp_path, {"/proc/meminfo": f"MemTotal:       {kib} kB", "/sys/devices/system/cpu/online": "0"})
+        assert failed(read(node(tmp_path, guest)), expected=guest) == {}
+    half = Expected("vm1", memory_bytes=48 << 30, machine=GUEST)
+    write(tmp_path, {"/proc/meminfo": "MemTotal:       24683656 kB"})
+    assert failed(read(node(tmp_path, half)), expected=half) == {"memory_bytes": [""]}
 
 
 def test_without_a_plan_nothing_is_judged(tmp_path):

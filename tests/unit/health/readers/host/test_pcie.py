@@ -11,7 +11,12 @@ from health_nodes import failed, node, results, unmeasured, values, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Device, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    NOT_MEASURED,
+    PASS,
+    Device,
+    Expected,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.pcie import (
     parse_errors,
     parse_speed,
@@ -94,6 +99,16 @@ def test_the_speed_of_a_link_that_may_be_idle_is_not_measured(tmp_path, changed)
     reading = read(machine(tmp_path, **changed))
     assert failed(reading, expected=EXPECTED) == {}
     assert list(unmeasured(reading, expected=EXPECTED)) == ["pcie_speed"]
+
+
+def test_a_sleeping_device_without_a_link_has_no_width_and_that_is_no_fault_of_the_check(tmp_path):
+    asleep = {"power/runtime_status": "suspended", "power_state": "D3cold"}
+    judged = results(read(machine(tmp_path, gpu=device(GPU, "Unknown", "63", **asleep))), expected=EXPECTED)
+    width = next(each for each in judged if (each.check, each.place.name) == ("pcie_width", GPU))
+    assert (width.verdict, width.is_occasional) == (NOT_MEASURED, True)
+    # One that keeps its link is judged.
+    narrow = read(machine(tmp_path, gpu=device(GPU, width="8", **asleep)))
+    assert failed(narrow, expected=EXPECTED) == {"pcie_width": [GPU]}
 
 
 def test_a_sleeping_device_is_not_woken_to_see_whether_it_answers(tmp_path):

@@ -38,11 +38,12 @@ def port(name, **changed):
     return {f"/sys/class/infiniband/{device}/ports/{number}/{file}": text for file, text in files.items()}
 
 
-def reading(root, **changed):
+def reading(root, kept=None, **changed):
     """Return a reading of a node with two ports, the second of which is changed."""
     write(root, {f"/sys/bus/pci/devices/{address}/vendor": "0x15b3" for address in ADDRESS.values()})
     write(root, {**port("mlx5_0/1"), **port("mlx5_1/1", **changed)})
-    return read(node(root, EXPECTED))
+    write(root, {"/proc/sys/kernel/random/boot_id": "boot-1"})
+    return read(node(root, EXPECTED, kept=kept))
 
 
 def test_a_healthy_node_passes(tmp_path):
@@ -62,7 +63,20 @@ def test_a_healthy_node_passes(tmp_path):
 )
 def test_each_sick_port_has_one_fault(tmp_path, changed, expected):
     once = reading(tmp_path, **changed)
-    assert failed(once, once, expected=EXPECTED) == expected
+    assert failed(once, reading(tmp_path, once.kept, **changed), expected=EXPECTED) == expected
+
+
+def test_a_port_that_is_down_for_one_round_of_a_boot_is_no_fault(tmp_path):
+    once = reading(tmp_path, state="2: INIT")
+    assert failed(once, expected=EXPECTED) == {}
+    assert unmeasured(once, expected=EXPECTED)["port_down"] == ["mlx5_1/1"]
+    up = reading(tmp_path, once.kept)
+    assert results(up, expected=EXPECTED)
+    again = reading(tmp_path, up.kept, state="2: INIT")
+    assert failed(again, expected=EXPECTED) == {}
+    assert failed(reading(tmp_path, again.kept, state="1: DOWN"), expected=EXPECTED) == {"port_down": ["mlx5_1/1"]}
+    after_boot = reading(tmp_path, {**again.kept, "boot_id": "boot-0"}, state="2: INIT")
+    assert failed(after_boot, expected=EXPECTED) == {}
 
 
 def test_a_port_without_a_driver_is_missing_and_nothing_else(tmp_path):
