@@ -89,6 +89,8 @@ def make(
         rules = rules_of(expected, dict(rules))
         chosen = [reader for reader in readers if reader.is_deep == is_deep]
         readings, left = _read(chosen, before.left, before, expected, paths, now())
+        if is_deep and not any(reading.measurements or reading.error for reading in readings):
+            raise RoundError(f"{expected.host}: no deep check can run on this node", "install DCGM, which has dcgmi")
         if is_deep:
             first = {reading.reader: _with(FAIL, reading, rules, expected, before, now()) for reading in readings}
             suspicious = [reader for reader in chosen if first.get(reader.name)]
@@ -99,7 +101,8 @@ def make(
             ]
             # The error of a second run beside what the first one measured.
             readings += [reading for reading in second if reading.error]
-        readings.append(_of_checker(left, problem))
+        # A process that was killed now may only wait for a busy processor.
+        readings.append(_of_checker([each for each in left if each in before.left], problem))
         lists = {reader.name: reader.lists for reader in readers}
         with state.locked("state", paths.run):
             return _save(paths, readings, left, rules, expected, lists, period_s, start, now())

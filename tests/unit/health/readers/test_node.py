@@ -67,9 +67,12 @@ def test_one_that_hangs_keeps_the_lock_when_its_reader_is_gone(tmp_path):
     reader = os.fork()
     if reader == 0:
         run([path, str(tmp_path)], 50, str(tmp_path))
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+    hanging = 0
+    lock = tmp_path / "nvidia-smi.lock"
+    # The reader writes the number into the lock after the program has begun.
+    while not hanging or lock.read_text() != str(hanging):
         time.sleep(0.02)
-    hanging = int((tmp_path / "pid").read_text())
+        hanging = int((tmp_path / "pid").read_text().strip() or 0) if (tmp_path / "pid").exists() else 0
     os.kill(reader, 9)
     os.waitpid(reader, 0)
     with raises(NotMeasuredError, "another nvidia-smi", hanging):
