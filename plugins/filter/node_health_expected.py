@@ -128,7 +128,7 @@ def node_health_expected(
 
 
 def _accepted(name: str, path: str) -> dict[str, float]:
-    """Return the numbers of an acceptance; none if there was none. Raises AnsibleFilterError if it cannot be read."""
+    """Return the rates of an acceptance; none if there was none. Raises AnsibleFilterError if it cannot be read."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import judge
     from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
@@ -136,7 +136,7 @@ def _accepted(name: str, path: str) -> dict[str, float]:
         return {}
     try:
         with open(path, encoding="utf-8") as stream:
-            return judge.measured(Proof.from_dict(json.load(stream)).claims)
+            return judge.accepted_copies(Proof.from_dict(json.load(stream)).claims)
     except (OSError, ValueError, SailloftError) as error:
         raise AnsibleFilterError(
             f"{name}: {path}: {error}; run playbooks/accept.yml again or remove the file"

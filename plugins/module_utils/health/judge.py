@@ -133,8 +133,9 @@ def judge(
 
 
 def witness(rule: Rule | None, reader: str, source: str) -> str:
-    """Return who saw a value: its reader, and of a counter the source too, because each source counts by itself."""
-    return f"{reader}: {source}" if rule and rule.comparison == model.INCREASE_AT_MOST else reader
+    """Return who saw a value: its reader, and of what is remembered the source too, because each counts by itself."""
+    is_remembered = rule and rule.comparison in (model.INCREASE_AT_MOST, model.MEDIAN_AT_LEAST)
+    return f"{reader}: {source}" if is_remembered else reader
 
 
 def _is_off(check: str, expected: Expected) -> bool:

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Turn the verdicts of a round into faults, which stay until their cause is shown to be gone. Pure.
 
-- A fault of a measured check ends with a pass of the same check by the same reader (of a counter: from the same
-  source), or of a deeper check, at the same place.
+- A fault of a measured check ends with a pass of the same check by the same reader (of a counter or a median: from the
+  same source) at the same place.
 - A fault of an event ends when what it asks for was done since: a reboot, or a reset of the part. An event that asks
   for nothing of the node (a note, an application's error) is forgotten after a day.
 - A fault of a measured check ends when the plan no longer has the part or the value.
@@ -258,19 +258,13 @@ def _unplanned(judged: Judged, rules: Mapping[str, Rule], expected: Expected) ->
 
 def _passed(judged: Judged, rules: Mapping[str, Rule]) -> End:
     failing = _failing(judged)
-    deeper = {
-        (check, place): deep
-        for deep, place, _ in judged.passes
-        for check in (rules[deep].deeper_than if deep in rules else ())
-    }
 
     def how(fault: Fault) -> str:
         key = (fault.check, fault.place)
         if fault.is_event or key in failing:
             return ""
-        if (*key, witness(rules.get(fault.check), fault.reader, fault.source)) in judged.passes:
-            return "passed"
-        return f"passed: {deeper[key]}" if key in deeper else ""
+        is_passed = (*key, witness(rules.get(fault.check), fault.reader, fault.source)) in judged.passes
+        return "passed" if is_passed else ""
 
     return how
 

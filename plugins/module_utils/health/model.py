@@ -182,11 +182,11 @@ class Expected:
     ports: tuple[Port, ...] = ()
     memory_bytes: int | None = None
     processors: int | None = None
-    versions: dict[str, str] = field(
-        default_factory=dict
-    )  # {"nvidia_driver": "550.163.01", "firmware 0000:4b:00.0": ...}
+    # {"nvidia_driver": "550.163.01", "firmware 0000:4b:00.0": ...}
+    versions: dict[str, str] = field(default_factory=dict)
     gpu_settings: dict[str, str] = field(default_factory=dict)  # {"persistence_mode": "Enabled", "ecc_mode": "Enabled"}
-    accepted: dict[str, float] = field(default_factory=dict)  # rates of the first day by accept.yml, GB/s
+    # Rates of the first day by accept.yml, GB/s, by nvbandwidth's test and GPU: "host_to_device_memcpy_ce 0000:4b:00.0".
+    accepted: dict[str, float] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     units: tuple[str, ...] = ()  # systemd units that must be active
     needs_fabric_manager: bool = False
@@ -226,5 +226,3 @@ class Rule:
     # Only measured under load, or in a deep check: an idle node is not measured, which is no fault of the checker.
     is_occasional: bool = False
     expected: Callable[[Expected, Place], float | str | None] | None = None  # of the place; None: nothing is expected
-    # The checks whose faults at the same place a pass of this one clears too, because it measures the same more deeply.
-    deeper_than: tuple[str, ...] = ()

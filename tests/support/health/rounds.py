@@ -59,7 +59,7 @@ TABLE = {
         rule("replays", model.INCREASE_AT_MOST, limit=10, window_s=3600),
         rule("losses", model.INCREASE_AT_MOST, limit=0),
         rule("rate", model.MEDIAN_AT_LEAST, limit=4.0, samples=12, unit="GB/s", is_occasional=True),
-        rule("deep_width", model.NOT_TRUE, is_occasional=True, deeper_than=("width",)),
+        rule("deep_width", model.NOT_TRUE, is_occasional=True),
         rule("xid_reset", model.EVENT, "reset_gpu"),
         rule("xid_reboot", model.EVENT, "reboot"),
         rule("xid_person", model.EVENT, "person"),

@@ -68,16 +68,7 @@ def test_a_pass_ends_no_fault_of_another_check_place_or_reader():
     assert node.faults() == [WIDTH]
 
 
-def test_a_deeper_check_ends_the_fault_of_a_lighter_one_but_not_in_the_round_that_sees_it_again():
-    node = sick(BAD)
-    deep = Reading("deep", (measured("deep_width", False),))
-    node.read(at(60), Reading("reader", (BAD,)), deep)
-    assert [(fault.name, fault.since, fault.count) for fault in node.condition.faults] == [(WIDTH, at(0), 2)]
-    node.read(at(120), deep)
-    assert node.faults() == []
-
-
-def test_a_lighter_check_does_not_end_the_fault_of_a_deeper_one():
+def test_a_pass_of_one_check_does_not_end_the_fault_of_another():
     node = Node()
     node.read(at(0), Reading("deep", (measured("deep_width", True),)))
     node.round(at(60), GOOD)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import nvbandwidth
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import outputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance.run import MEASURED
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
@@ -75,13 +76,13 @@ def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[Result]:
     if run.get("status") != MEASURED:
         return [_not_measured("copies between host and GPUs", source, run)]
     try:
-        read = outputs.nvbandwidth_copies(run["output"])
-    except outputs.UnreadableError as error:
+        read = nvbandwidth.copies(run["output"])
+    except nvbandwidth.UnreadableError as error:
         return [
             _not_measured("copies between host and GPUs", source, {"reason": f"its output cannot be read: {error}"})
         ]
     results = []
-    between: dict[str, list[outputs.Copy]] = {}
+    between: dict[str, list[nvbandwidth.Copy]] = {}
     for copy in read.copies:
         if copy.test.startswith("device_to_device"):
             between.setdefault(copy.test, []).append(copy)
@@ -90,8 +91,9 @@ def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[Result]:
         rate, now = _rates(node, gpu)
         causes = (now,) if now else ()
         basis = f"{rate:.1f} {UNIT} of the PCIe link of {gpu}" if rate else f"the PCIe link of {gpu} is not known"
+        where = f"{source}, {gpu}" if gpu else source
         results.append(
-            Result(f"{copy.test}, GPU {copy.column}", copy.gb_per_s, rate, COPY_SHARE, basis, source, "", causes)
+            Result(f"{copy.test}, GPU {copy.column}", copy.gb_per_s, rate, COPY_SHARE, basis, where, "", causes)
         )
     for test, copies in between.items():
         worst = min(copies, key=lambda copy: copy.gb_per_s)
@@ -216,6 +218,18 @@ def measured(claims_before: list[Claim]) -> dict[str, float]:
         for claim in claims_before
         if claim.layer == LAYER and isinstance(claim.seen, dict) and UNIT in claim.seen
     }
+
+
+def accepted_copies(claims_before: list[Claim]) -> dict[str, float]:
+    """Return the rates of copies between host and GPUs that held, in GB/s: "host_to_device_memcpy_ce 0000:4b:00.0"."""
+    rates = {}
+    for claim in claims_before:
+        test, address = claim.claim.partition(",")[0], claim.source.partition("nvbandwidth, ")[2]
+        is_copy = claim.layer == LAYER and test in (nvbandwidth.TO_GPU, nvbandwidth.FROM_GPU) and address
+        # A rate that was too low on the first day says nothing of a healthy link.
+        if is_copy and claim.holds is not False and isinstance(claim.seen, dict) and UNIT in claim.seen:
+            rates[f"{test} {address}"] = float(claim.seen[UNIT])
+    return rates
 
 
 def _claim(result: Result) -> Claim:

@@ -3,15 +3,12 @@
 """Read what the measuring tools print. Pure.
 
 The formats are those of the tools' sources: perftest at 00b55b66 (src/perftest_parameters.h, RESULT_FMT_G and
-REPORT_FMT), nccl-tests at a0b82b22 (src/util.cu, writeResultHeader and writeBenchmarkLineBody), nvbandwidth at 66746a3b
-(json_output.cpp).
+REPORT_FMT), nccl-tests at a0b82b22 (src/util.cu, writeResultHeader and writeBenchmarkLineBody).
 """
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
@@ -20,25 +17,6 @@ MIB = 1 << 20
 
 class UnreadableError(SailloftError):
     """An output that is not in the tool's format, or that reports a wrong result."""
-
-
-@dataclass(frozen=True)
-class Copy:
-    """The bandwidth of one cell of a test of nvbandwidth in GB/s; ``row`` and ``column`` are numbers of devices."""
-
-    test: str
-    row: int
-    column: int
-    gb_per_s: float
-
-
-@dataclass(frozen=True)
-class Copies:
-    """Bandwidths by nvbandwidth. ``gpus`` are PCI addresses by device number, ``waived`` the tests that did not run."""
-
-    gpus: tuple[str, ...]
-    copies: tuple[Copy, ...]
-    waived: tuple[str, ...]
 
 
 def perftest_gb_per_s(text: str) -> float:
@@ -77,33 +55,3 @@ def nccl_bus_gb_per_s(text: str) -> float:
     if not rows:
         raise UnreadableError("there is no row of results")
     return max(rows)[1]
-
-
-def nvbandwidth_copies(text: str) -> Copies:
-    """Return the cells of all tests of ``nvbandwidth --json``. Raises UnreadableError."""
-    try:
-        data = json.loads(text[text.index("{") :])["nvbandwidth"]
-        if "error" in data:
-            raise UnreadableError(f"it says: {data['error']}")
-        gpus = tuple(_address(line) for line in data["GPU Device list"])
-        copies, waived = [], []
-        for test in data["testcases"]:
-            if test["status"] != "Passed":
-                waived.append(f"{test['name']} ({test['status']})")
-                continue
-            for row, cells in enumerate(test["bandwidth_matrix"]):
-                for column, cell in enumerate(cells):
-                    # The diagonal of copies between GPUs is "N/A", in older releases 0.
-                    if cell != "N/A" and float(cell) > 0:
-                        copies.append(Copy(test["name"], row, column, float(cell)))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UnreadableError(f"it is not what nvbandwidth --json prints: {error!r}") from error
-    return Copies(gpus, tuple(copies), tuple(waived))
-
-
-def _address(line: str) -> str:
-    """Return 0000:1b:00.0 of "0: NVIDIA H100 (00000000:1b:00): (host)"."""
-    match = re.search(r"\(([0-9a-f]{8}):([0-9a-f]{2}):([0-9a-f]{2})\)", line)
-    if not match:
-        raise UnreadableError(f"no PCI address in {line!r}")
-    return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}.0"

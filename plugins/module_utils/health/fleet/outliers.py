@@ -49,6 +49,8 @@ WATCHED = {
     "gpu_sm_clock_under_load": Watched(LOW, share=0.05),
     "gpu_memory_clock_under_load": Watched(LOW, share=0.05),
     "gpu_power_under_load": Watched(LOW, share=0.15),
+    "pcie_bandwidth_to_gpu": Watched(LOW, share=0.1),
+    "pcie_bandwidth_from_gpu": Watched(LOW, share=0.1),
     "step_time": Watched(HIGH, share=0.1),
 }
 

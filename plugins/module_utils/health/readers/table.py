@@ -11,6 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.process impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers import kernel_log
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu import (
     amd,
+    bandwidth,
     dcgm,
     fabric_manager,
     nvidia_smi,
@@ -37,6 +38,7 @@ READERS = (
     Reader("nvlink", nvlink.read, 35),
     Reader("dcgm", dcgm.read, 45),
     Reader("dcgm_diag", dcgm.read_diagnostic, 2450, is_deep=True),
+    Reader("bandwidth", bandwidth.read, 20),
     Reader("fabric_manager", fabric_manager.read, 20),
     Reader("versions", versions.read, 20),
     Reader("amd", amd.read, 95),

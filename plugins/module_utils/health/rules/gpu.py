@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import nvbandwidth
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     AT_LEAST,
     AT_MOST,
@@ -18,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     EVENT,
     HARDWARE,
     INCREASE_AT_MOST,
+    MEDIAN_AT_LEAST,
     NOT_TRUE,
     Device,
     Expected,
@@ -46,6 +48,12 @@ DIAGNOSTICS = (
     "eud",
     "other",
 )
+
+# The checks of nvbandwidth's tests.
+BANDWIDTHS = {"pcie_bandwidth_to_gpu": nvbandwidth.TO_GPU, "pcie_bandwidth_from_gpu": nvbandwidth.FROM_GPU}
+# The least median, as a share of what was accepted: half of the lanes, or the generation before, give half. An estimate.
+ACCEPTED_SHARE = 0.75
+MEASUREMENTS = 12
 
 Limit = Callable[[Expected, Place], "float | str | None"]
 
@@ -77,6 +85,16 @@ def _version(name: str, kind: str) -> Limit:
         if place.kind != kind:
             return None
         return expected.versions.get(f"{name} {place.name}".rstrip(), expected.versions.get(name))
+
+    return limit
+
+
+def _accepted(test: str) -> Limit:
+    """Return the least rate of a GPU's copies, from the acceptance of the first day."""
+
+    def limit(expected: Expected, place: Place) -> float | None:
+        rate = expected.accepted.get(f"{test} {place.name}") if place.kind == "gpu" else None
+        return None if rate is None else ACCEPTED_SHARE * rate
 
     return limit
 
@@ -222,6 +240,23 @@ _SMI_RULES = (
     _number("gpu_power_under_load", "GPU power under load", "W"),
 )
 
+_BANDWIDTH_RULES = tuple(
+    Rule(
+        check,
+        f"PCIe copies {words} slower than accepted",
+        HARDWARE,
+        MEDIAN_AT_LEAST,
+        "drain",
+        f"arXiv 2407.05467, 2.3, with an estimate: {ACCEPTED_SHARE:.0%} of the acceptance",
+        "pcie-link-degraded",
+        unit="GB/s",
+        samples=MEASUREMENTS,
+        is_occasional=True,
+        expected=_accepted(BANDWIDTHS[check]),
+    )
+    for check, words in (("pcie_bandwidth_to_gpu", "to the GPU"), ("pcie_bandwidth_from_gpu", "from the GPU"))
+)
+
 _NVLINK_RULES = (
     Rule(
         "gpu_nvlinks_active",
@@ -352,4 +387,12 @@ _AMD_RULES = (
     _flag("amd_retired_pages_pending", "GPU page retirement pending", "reset_gpu", "gpu-row-remap", _AMD),
 )
 
-RULES = (*_SMI_RULES, *_NVLINK_RULES, *_DCGM_RULES, *_FABRIC_MANAGER_RULES, *_VERSION_RULES, *_AMD_RULES)
+RULES = (
+    *_SMI_RULES,
+    *_BANDWIDTH_RULES,
+    *_NVLINK_RULES,
+    *_DCGM_RULES,
+    *_FABRIC_MANAGER_RULES,
+    *_VERSION_RULES,
+    *_AMD_RULES,
+)

@@ -2,15 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-import json
-
 import pytest
 import tool_outputs as printed
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import outputs
-
-GPUS = ["0000:1b:00.0", "0000:43:00.0"]
 
 
 def test_perftest_rates_are_converted_from_their_units():
@@ -32,23 +28,6 @@ def test_rows_of_nccl_tests_without_a_root_column_are_refused():
         outputs.nccl_bus_gb_per_s(f"{row}\n# Out of bounds values : 0 OK\n")
 
 
-def test_slow_copies_are_read_and_copies_that_were_not_made_are_omitted():
-    read = outputs.nvbandwidth_copies(printed.nvbandwidth(GPUS, [0.4, 0.0]))
-    found = [copy for copy in read.copies if copy.test == "host_to_device_memcpy_ce"]
-    assert found == [outputs.Copy("host_to_device_memcpy_ce", 0, 0, 0.4)]
-
-
-def test_nvbandwidth_cells_are_assigned_to_gpus():
-    read = outputs.nvbandwidth_copies("warning\n" + printed.nvbandwidth(GPUS, [55.1, 27.2]))
-    assert read.gpus == tuple(GPUS)
-    assert outputs.Copy("host_to_device_memcpy_ce", 0, 1, 27.2) in read.copies
-    pairs = [copy for copy in read.copies if copy.test == "device_to_device_memcpy_read_ce"]
-    assert [(copy.row, copy.column) for copy in pairs] == [(0, 1), (1, 0)]
-    assert read.waived == ()
-    alone = outputs.nvbandwidth_copies(printed.nvbandwidth(GPUS[:1], [55.1], None))
-    assert alone.waived == ("device_to_device_memcpy_read_ce (Waived)",)
-
-
 @pytest.mark.parametrize(
     ("read", "text", "why"),
     [
@@ -58,27 +37,12 @@ def test_nvbandwidth_cells_are_assigned_to_gpus():
         (outputs.nccl_bus_gb_per_s, printed.nccl(wrong=3), Mentions("3", "wrong")),
         (outputs.nccl_bus_gb_per_s, printed.nccl().split("# Out of")[0], Mentions("finish")),
         (outputs.nccl_bus_gb_per_s, "# Out of bounds values : 0 OK\n", Mentions("results")),
-        (outputs.nvbandwidth_copies, "", Mentions("nvbandwidth")),
-        (outputs.nvbandwidth_copies, '{"nvbandwidth": {"error": "no CUDA"}}', Mentions("CUDA")),
-        (outputs.nvbandwidth_copies, '{"nvbandwidth": {}}', Mentions("GPU", "list")),
-        (outputs.nvbandwidth_copies, printed.nvbandwidth(["x"], [1.0]), Mentions("PCI", "address")),
-        (
-            outputs.nvbandwidth_copies,
-            printed.nvbandwidth(GPUS, [1.0, 2.0]).replace('"1.0"', '"fast"'),
-            Mentions("nvbandwidth", "fast"),
-        ),
     ],
 )
 def test_incomplete_or_erroneous_output_is_refused(read, text, why):
     with pytest.raises(outputs.UnreadableError) as error:
         read(text)
     assert str(error.value) == why
-
-
-def test_a_missing_pci_address_is_reported_as_the_error():
-    with pytest.raises(outputs.UnreadableError) as error:
-        outputs.nvbandwidth_copies(printed.nvbandwidth(["x"], [1.0]))
-    assert str(error.value).startswith("no PCI address in ")
 
 
 def test_perftest_rows_before_the_head_and_words_of_other_lines_are_ignored():
@@ -98,19 +62,3 @@ def test_nccl_rows_of_twelve_words_or_without_numbers_are_refused():
     for wrong in (row.rpartition(" ")[0], f"x{row}", row.replace("8 2", "8 2x")):
         with pytest.raises(outputs.UnreadableError, match="results"):
             outputs.nccl_bus_gb_per_s(wrong + end)
-
-
-def test_a_pci_address_keeps_its_domain():
-    assert outputs.nvbandwidth_copies(printed.nvbandwidth(["000a:43:00.0"], [1.0])).gpus == ("000a:43:00.0",)
-    assert outputs.nvbandwidth_copies(printed.nvbandwidth(["0010:43:00.0"], [1.0])).gpus == ("0010:43:00.0",)
-
-
-def test_copies_of_1_gb_per_s_or_less_count_and_a_waived_test_does_not_end_the_others():
-    tests = [
-        {"name": "first", "status": "Waived"},
-        {"name": "second", "status": "Passed", "bandwidth_matrix": [["0.5", "N/A"], ["0", "1"]]},
-    ]
-    text = json.dumps({"nvbandwidth": {"GPU Device list": [], "testcases": tests}})
-    assert outputs.nvbandwidth_copies(text) == outputs.Copies(
-        (), (outputs.Copy("second", 0, 0, 0.5), outputs.Copy("second", 1, 1, 1.0)), ("first (Waived)",)
-    )

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RESET_COUNT
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     Expected,
     Measurement,
@@ -121,7 +122,26 @@ def read(node: Node) -> Reading:
     if not gpus(node.expected):
         return Reading(READER)
     ran = node.run(ARGV, TIMEOUT_S)
-    return Reading(READER, parse(ran.stdout or ran.stderr, node.expected))
+    measurements = parse(ran.stdout or ran.stderr, node.expected)
+    counts, kept = resets(measurements, node.kept)
+    return Reading(READER, (*measurements, *counts), kept=kept)
+
+
+def resets(
+    measurements: Iterable[Measurement], kept: Mapping[str, str]
+) -> tuple[tuple[Measurement, ...], dict[str, str]]:
+    """Return how often each GPU was seen to be reset, and what to keep: it needed a reset, and then needs none.
+
+    The driver counts no resets. ``kept``: by address "2", or "2 needed" of a GPU that needs one.
+    """
+    counts, kept = [], dict(kept)
+    for each in measurements:
+        if each.check == "gpu_reset_required" and isinstance(each.value, bool):
+            number, _space, needed = kept.get(each.place.name, "0").partition(" ")
+            count = (int(number) if number.isdigit() else 0) + bool(needed and not each.value)
+            kept[each.place.name] = f"{count} needed" if each.value else str(count)
+            counts.append(Measurement(RESET_COUNT, each.place, count, each.source))
+    return tuple(counts), kept
 
 
 def parse(text: str, expected: Expected) -> tuple[Measurement, ...]:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RESET_COUNT
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Device, Expected, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.nvidia_smi import parse, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError, Ran
@@ -304,3 +305,23 @@ def test_a_damaged_report_never_passes_what_it_does_not_say(cut, noise):
         return
     # A lost word leaves a value unknown; it makes none that the report did not have.
     assert not any(each.value is True for each in measurements)
+
+
+def test_a_gpu_that_needed_a_reset_and_needs_none_any_more_was_reset(tmp_path):
+    kept, counts = {}, []
+    for words in ("No", "No", "Yes", "N/A", "Yes", "No", "No", "Yes", "No"):
+        text = report(gpu(FIRST, reset_required=words), gpu(SECOND))
+        reading = read(node(tmp_path, {"nvidia-smi -q -x": text}, TWO, kept=kept))
+        kept = reading.kept
+        counts.append([each.value for each in reading.measurements if each.check == RESET_COUNT])
+    assert counts == [[0, 0], [0, 0], [0, 0], [0], [0, 0], [1, 0], [1, 0], [1, 0], [2, 0]]
+
+
+def test_a_recovery_action_that_was_done_is_a_reset_too(tmp_path):
+    kept, counts = {}, []
+    for action in ("None", "Drain and Reset", "None"):
+        text = report(gpu(FIRST, gpu_recovery_action=action), dtd="v13")
+        reading = read(node(tmp_path, {"nvidia-smi -q -x": text}, kept=kept))
+        kept = reading.kept
+        counts += [each.value for each in reading.measurements if each.check == RESET_COUNT]
+    assert counts == [0, 0, 1]

@@ -1,0 +1,43 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the bandwidth of PCIe that the site's own job measured with nvbandwidth, each time that it measures anew.
+
+A copy needs the GPU's memory and disturbs the job that runs, so that the site says when: hourly as in arXiv 2407.05467,
+2.3, or in the scheduler's epilog.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import nvbandwidth
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import gpus
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.gpu import BANDWIDTHS
+
+READER = "bandwidth"
+FILE = "/var/lib/sailloft-health/nvbandwidth.json"
+
+
+def read(node: Node) -> Reading:
+    """Report the file's rates once. Raises NotMeasuredError for a file that is no report."""
+    if not gpus(node.expected):
+        return Reading(READER)
+    try:
+        written = str(os.stat(node.path(FILE)).st_mtime_ns)
+    except FileNotFoundError:
+        return Reading(READER)
+    if node.kept.get("written") == written:
+        return Reading(READER, kept=node.kept)
+    try:
+        report = nvbandwidth.copies(node.text(FILE))
+    except nvbandwidth.UnreadableError as error:
+        raise NotMeasuredError(f"{FILE}: {error.cause}") from error
+    checks = {test: check for check, test in BANDWIDTHS.items()}
+    copies = [each for each in report.copies if each.test in checks and each.column < len(report.gpus)]
+    rates = tuple(
+        Measurement(checks[copy.test], Place("gpu", report.gpus[copy.column]), copy.gb_per_s, f"{FILE}: {copy.test}")
+        for copy in copies
+    )
+    return Reading(READER, rates, kept={"written": written})
