@@ -218,7 +218,7 @@ molecule-slow: packages .venv/.tests images
 	molecule/run node_image gpu_server
 
 molecule-long: packages .venv/.tests images vcsim
-	molecule/run gpu_guest gpu_acs vsphere_guest interrupted node_boot roce_path
+	molecule/run gpu_guest gpu_acs vsphere_guest interrupted node_boot node_health roce_path
 
 bench: packages .venv/.tests images
 	benchmarks/run
