@@ -140,7 +140,7 @@ def witness(rule: Rule | None, reader: str, source: str) -> str:
 
 def _is_off(check: str, expected: Expected) -> bool:
     setting = expected.settings.get(check)
-    return bool(setting and setting.off)
+    return bool(setting and setting.disabled)
 
 
 def _cleaned(reading: Reading) -> Reading:

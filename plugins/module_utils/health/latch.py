@@ -107,7 +107,7 @@ class Ended:
     title: str
     since: Moment
     at: Moment
-    how: str  # "passed", "reset", "reboot", "forgotten after a day", "switched off: REASON", "REASON"
+    how: str  # "passed", "reset", "reboot", "forgotten after a day", "disabled: REASON", "REASON"
     by: str = ""  # the person
 
 
@@ -212,7 +212,7 @@ def _rank(fault: Fault) -> tuple[int, int, float, str, Place]:
 def _switched_off(expected: Expected) -> End:
     def how(fault: Fault) -> str:
         setting = expected.settings.get(fault.check)
-        return f"switched off: {clean(setting.off)}" if setting and setting.off else ""
+        return f"disabled: {clean(setting.disabled)}" if setting and setting.disabled else ""
 
     return how
 

@@ -167,10 +167,10 @@ class Port:
 
 @dataclass(frozen=True)
 class Setting:
-    """A limit of a rule, or a check switched off, for this node: from the inventory's groups."""
+    """A limit of a rule, or a disabled check, for this node: from the inventory's groups."""
 
     limit: float | None = None
-    off: str = ""  # the reason for which this check is not made
+    disabled: str = ""  # the reason for which this check is not made
 
 
 @dataclass(frozen=True)

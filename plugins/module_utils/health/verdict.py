@@ -146,8 +146,12 @@ def text(made: Verdict) -> str:
     for name, word in (("maintenance", state.condition.maintenance), ("drain", state.condition.drain)):
         if word:
             lines.append(f"  {name}: {_said(word)}, {_when(word.since, now)}")
+    places: dict[tuple[int, str], list[Unmeasured]] = {}
     for each in state.condition.unmeasured:
-        lines.append(f"  not measured in {each.rounds} rounds: {each.check} of {each.place}: {each.reason}")
+        places.setdefault((each.rounds, each.check), []).append(each)
+    for (rounds, check), (first, *others) in places.items():
+        more = f" (and {len(others)} more)" if others else ""
+        lines.append(f"  not measured in {rounds} rounds: {check} of {first.place}{more}: {first.reason}")
     if state.round:
         lines += [f"  note: {note}" for note in state.round.notes]
         lines.append(f"  round {state.round.number}, {_when(state.round.ended, now)}")

@@ -132,7 +132,7 @@ def test_an_event_of_a_check_without_a_rule_is_shown():
 
 def test_a_check_that_is_switched_off_ends_its_fault_with_the_reason():
     node = sick(BAD)
-    node.expected = dataclasses.replace(EXPECTED, settings={"width": Setting(off="riser with x8")})
+    node.expected = dataclasses.replace(EXPECTED, settings={"width": Setting(disabled="riser with x8")})
     node.round(at(60), BAD)
     assert node.faults() == []
     assert "riser with x8" in node.condition.ended[-1].how

@@ -217,3 +217,10 @@ def test_the_checks_have_counts_and_ages():
     assert checks(verdict(EXAMPLES["healthy"], Moment(0, "boot-1", 120))) == (
         "width: 8 pass, 0 fail, 0 not measured; 60 s ago\n"
     )
+
+
+def test_a_check_that_many_places_lack_is_one_line_for_a_person():
+    lacking = [measured("width", None, replace(GPU, name=f"0000:{number:02x}:00.0")) for number in range(7)]
+    lines = FORMATS["text"](verdict(saved(*lacking), at(61))).splitlines()
+    assert sum("width" in line for line in lines) == 1
+    assert any("7 more" in line for line in lines)

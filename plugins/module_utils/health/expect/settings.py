@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The inventory's limits and switched-off checks of a node. Pure."""
+"""The inventory's limits and disabled checks of a node. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 1e18
 def read(data: Any, checks: Iterable[str]) -> dict[str, Setting]:
     """Return the settings by check. Raises ExpectError, also for a check that does not exist.
 
-    A check has ``limit``, a number, or ``off``, the reason for which it is not made.
+    A check has ``limit``, a number, or ``disabled``, the reason for which it is not made.
     """
     known = sorted(checks)
 
@@ -34,10 +34,10 @@ def read(data: Any, checks: Iterable[str]) -> dict[str, Setting]:
             remedy = f"did you mean {near}?" if near else "docs/reference/health.md lists the checks"
             raise ExpectError(f"node_health_checks: no check is called {check!r}", remedy)
         part = given.part(check)
-        part.only("limit", "off")
+        part.only("limit", "disabled")
         limit = part.value("limit", lambda value: values.number(value, -LARGEST, LARGEST))
-        off = part.value("off", values.text, "")
-        if (limit is None) == (not off):
-            raise part.refuse("has neither or both of limit and off", "give a limit, or off with the reason")
-        settings[check] = Setting(None if limit is None else float(limit), off)
+        disabled = part.value("disabled", values.text, "")
+        if (limit is None) == (not disabled):
+            raise part.refuse("has neither or both of limit and disabled", "give a limit, or disabled with the reason")
+        settings[check] = Setting(None if limit is None else float(limit), disabled)
     return settings

@@ -42,6 +42,6 @@ def rules_of(expected: Expected, rules: dict[str, Rule] = RULES) -> dict[str, Ru
         setting = expected.settings.get(check)
         if setting is None:
             result[check] = rule
-        elif not setting.off:
+        elif not setting.disabled:
             result[check] = rule if setting.limit is None else replace(rule, limit=setting.limit, expected=None)
     return result

@@ -117,9 +117,9 @@ def test_people_add_what_a_technician_needs():
         ({"checks": {"pcie_widht": {"limit": 8}}}, ["pcie_widht", "pcie_width"]),
         ({"checks": {"zzz": {"limit": 8}}}, ["zzz", "docs/reference/health.md"]),
         ({"checks": {"pcie_width": {}}}, ["pcie_width", "limit"]),
-        ({"checks": {"pcie_width": {"limit": 8, "off": "no"}}}, ["pcie_width", "off"]),
+        ({"checks": {"pcie_width": {"limit": 8, "disabled": "no"}}}, ["pcie_width", "disabled"]),
         ({"checks": {"pcie_width": {"limit": "8"}}}, ["limit"]),
-        ({"checks": {"pcie_width": {"off": ""}}}, ["off"]),
+        ({"checks": {"pcie_width": {"disabled": ""}}}, ["disabled"]),
         ({"checks": ["pcie_width"]}, ["dictionary"]),
         ({"ports": {"mlx5_0": {"speed": 400}}}, ["speed", "speed_gbit_s"]),
         ({"ports": {"mlx5_0": {"speed_gbit_s": "fast"}}}, ["mlx5_0", "fast"]),
@@ -133,7 +133,7 @@ def test_a_wrong_setting_is_refused_with_the_node_and_the_setting(given, facts):
 
 
 def test_limits_and_checks_that_are_off_are_kept_with_their_reason():
-    settings = made(checks={"pcie_width": {"limit": 8}, "xid_79": {"off": "broken riser, ticket 7"}}).settings
+    settings = made(checks={"pcie_width": {"limit": 8}, "xid_79": {"disabled": "broken riser, ticket 7"}}).settings
     assert settings == {"pcie_width": Setting(8.0), "xid_79": Setting(None, "broken riser, ticket 7")}
 
 
