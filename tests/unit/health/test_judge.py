@@ -87,7 +87,9 @@ def test_a_limit_of_the_inventory_is_instead_of_the_rules():
 
 
 def test_a_check_that_is_off_is_not_made():
-    node = Node(Expected("gpu01", settings={name: Setting(disabled="new fans") for name in ("temperature", "xid_reset")}))
+    node = Node(
+        Expected("gpu01", settings={name: Setting(disabled="new fans") for name in ("temperature", "xid_reset")})
+    )
     node.round(at(0), measured("temperature", 99), happened("xid_reset"))
     assert (node.verdicts(), node.faults()) == ({}, [])
 
