@@ -80,7 +80,7 @@ def ensure(
     outcome = Outcome(facts={"timer": TIMER, "expected_file": EXPECTED_FILE})
     for path, content in wanted.items():
         old = system.read_bytes(path)
-        if old != content:
+        if old is None or not archive.is_same(old, content):
             outcome.differ(path, _shown(path, old), _shown(path, content))
     is_executable = system.is_executable(COMMAND)
     if not is_executable:
@@ -116,7 +116,7 @@ def files(request: dict[str, Any], python: str) -> dict[str, bytes]:
         "expected": EXPECTED_FILE,
         "interval_s": interval_s,
     }
-    wanted = {CODE: archive.build(main.__name__)}
+    wanted = {CODE: archive.build(main.__name__, with_bytecode=True)}
     if request["expected"]:
         try:
             stored.load(request["expected"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -246,6 +247,38 @@ def test_the_archive_contains_the_unchanged_source_code():
     for name in archive.closure(boot.__name__):
         with open(sys.modules[name].__file__, encoding="utf-8") as file:
             assert bundle.read(name.replace(".", "/") + ".py").decode() == file.read()
+
+
+def rewritten(data, ending, change):
+    """Return a zip file with the files of this ending changed."""
+    result = BytesIO()
+    with zipfile.ZipFile(BytesIO(data)) as old, zipfile.ZipFile(result, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(old.read(name)) if name.endswith(ending) else old.read(name))
+    return result.getvalue()
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_an_archive_with_bytecode_is_the_same_whoever_built_it(tmp_path, hash_seed):
+    code = tmp_path / "gpu_host.pyz"
+    script = f"import sys; from {archive.__name__} import build; import {boot.__name__}; "
+    script += f"open({str(code)!r}, 'wb').write(build({boot.__name__!r}, True))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": hash_seed}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    ours = archive.build(boot.__name__, with_bytecode=True)
+    assert archive.is_same(code.read_bytes(), ours)
+    assert not archive.is_same(rewritten(ours, ".py", lambda data: data + b"# changed\n"), ours)
+    assert not archive.is_same(archive.build(boot.__name__), ours)
+
+
+def test_python_reads_the_sources_where_the_bytecode_is_of_another(tmp_path):
+    code = tmp_path / "gpu_host.pyz"
+    ours = archive.build(boot.__name__, with_bytecode=True)
+    code.write_bytes(rewritten(ours, ".pyc", lambda data: b"\0\0\r\n" + data[4:]))
+    done = subprocess.run(
+        [sys.executable, "-I", str(code), "/nowhere.json"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "there is no /nowhere.json: run the role gpu_host again\n")
 
 
 def test_the_archive_runs_with_only_the_standard_library(tmp_path):
