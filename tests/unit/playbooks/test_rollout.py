@@ -250,7 +250,7 @@ def test_a_bmc_with_an_untrusted_certificate_is_refused_unless_tls_is_not_verifi
     bmc = {"address": f"127.0.0.1:{fleet.port}", "username": "root", "password": "none", "system": system("bm02")}
     status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc=bmc)
     assert status != 0
-    assert "Name its certificate authority in node_boot_bmc.ca" in " ".join(output.split())
+    assert "node_boot_bmc.ca" in " ".join(output.split())
     assert fleet.boots() == []
     status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc={**bmc, "verify_tls": False})
     assert status == 0, output

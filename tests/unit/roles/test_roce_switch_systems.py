@@ -29,7 +29,7 @@ pytestmark = pytest.mark.fleet
 ROOT = Path(__file__).parents[3]
 # Each simulated system has its own file in tests/support/roles; simulated_switch is their base.
 FILES = (ROOT / "tests/support/roles").glob("simulated_*.py")
-SIMULATED = sorted({path.stem.removeprefix("simulated_") for path in FILES} - {"switch"})
+SIMULATED = sorted({path.stem.removeprefix("simulated_") for path in FILES} - {"switch", "fabric"})
 
 
 def role(tasks: str, **apply: Any) -> dict[str, Any]:

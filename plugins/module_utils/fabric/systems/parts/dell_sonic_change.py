@@ -13,6 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
     DSCPS,
+    ECMP_FIELDS,
     Ecn,
     Octet,
     PortQos,
@@ -72,7 +73,8 @@ def restoration(backup: str, running: str, name: str) -> str:
     }
     steps = _Change(reader, Switch(name, SYSTEM, ports, former.ecmp_fields()), want).steps()
     module = "sonic_ecmp_load_share"
-    if reader.ecmp_fields() is not None and former.ecmp_fields() is None:
+    # To delete them, the module sets its defaults, which are all fields.
+    if former.ecmp_fields() is None and reader.ecmp_fields() not in (None, ECMP_FIELDS):
         steps.append({"module": module, "state": "deleted", "config": reader.config[module]})
     return _text(steps)
 
