@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import ib_sites
@@ -13,9 +14,10 @@ import simulated_subnet
 from messages import Mentions
 from simulated_subnet import DiedError, Subnet
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, fabric_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import read_tables
 
 MASTER, STANDBY = "node-1 mlx5_0", "node-3 mlx5_0"
 SETTINGS = {
@@ -77,8 +79,8 @@ def test_a_fabric_as_planned_is_proved(tmp_path):
     proof = proved(tmp_path)
     assert failures(proof) == {}
     assert {layer: len(claims) for layer, claims in proof.by_layer().items()} == {
-        "cables": 6,
-        "routes": 10,
+        "cables": 7,
+        "routes": 11,
         "partitions": 4,
         "managers": 3,
     }
@@ -160,3 +162,16 @@ def test_each_fault_is_named_with_its_cause(tmp_path, name):
         if not any(layer == claim[0] and claim[1] == text and reason == why for (layer, text), why in found.items())
     ]
     assert missing == [], found
+
+
+def test_paths_of_a_partition_have_its_service_level(tmp_path):
+    partition = {**SETTINGS["partitions"]["tenant_a"], "service_level": 1}
+    files = planned({**SETTINGS, "managers": [MASTER], "partitions": {"tenant_a": partition}}).files
+    with (
+        Subnet(tmp_path / "subnet", CABLES) as subnet,
+        subnet.manager(MASTER, subnet.configure(MASTER, files, "opensm-node-1.conf")) as home,
+    ):
+        hcas = read_tables((home / "opensm-subnet.lst").read_text(), (home / "opensm-lfts.dump").read_text()).hcas
+        ends = [str(hcas[Hca(host, "mlx5_0")]) for host in ("node-1", "node-2")]
+        text = subnet.run(MASTER, "saquery", "PR", "--slid", ends[0], "--dlid", ends[1], "--pkey", "0x8001")
+    assert re.findall(r"(?m)^\s*sl\.+(\S+)$", text) == ["0x1"], text

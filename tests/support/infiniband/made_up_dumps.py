@@ -59,13 +59,13 @@ class Dumps:
         lids = self.lids
         guids = {name: _GUID_OF_SWITCHES + at for at, name in enumerate(self.fabric.switches)}
 
-        def switch(port: SwitchPort) -> str:
-            return _node("SW", guids[port.switch], port.switch, 60000, port.number)
+        def end(port: SwitchPort) -> str:
+            return switch(port.switch, guids[port.switch], port.number)
 
-        ends = [(switch(low), switch(up)) for low, up in self.fabric.uplinks]
-        for hca, port in self.fabric.hcas.items():
-            ends.append((_node("CA", _GUID_OF_HCAS + lids[hca], str(hca), lids[hca], 1), switch(port)))
-        return "".join(f"{a} {b} PHY=4x LOG=ACT SPD=??\n{b} {a} PHY=4x LOG=ACT SPD=??\n" for a, b in ends)
+        links = [link(end(low), end(up)) for low, up in self.fabric.uplinks]
+        for name, port in self.fabric.hcas.items():
+            links.append(link(hca(str(name), _GUID_OF_HCAS + lids[name], lids[name]), end(port)))
+        return "".join(links)
 
     def forwarding_text(self) -> str:
         """Return opensm-lfts.dump."""
@@ -81,6 +81,21 @@ class Dumps:
         """Return opensm-ftree-ca-order.dump."""
         lids = self.lids
         return "".join(f"0x{lids[hca]:04x}\t{hca}\n" for hcas in self.fabric.leaves.values() for hca in hcas)
+
+
+def switch(name: str, guid: int, port: int) -> str:
+    """Return a switch's port as opensm-subnet.lst has it."""
+    return _node("SW", guid, name, 60000, port)
+
+
+def hca(name: str, guid: int, lid: int) -> str:
+    """Return an HCA's port as opensm-subnet.lst has it."""
+    return _node("CA", guid, name, lid, 1)
+
+
+def link(one: str, other: str) -> str:
+    """Return the two lines of a link in opensm-subnet.lst."""
+    return f"{one} {other} PHY=4x LOG=ACT SPD=??\n{other} {one} PHY=4x LOG=ACT SPD=??\n"
 
 
 def _node(kind: str, guid: int, description: str, lid: int, port: int) -> str:

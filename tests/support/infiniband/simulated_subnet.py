@@ -206,7 +206,8 @@ class Subnet:
                 stdout=stream,
                 stderr=stream,
                 cwd=self.folder,
-                env={**self.environment, "SIM_HOST": host},
+                # opensm keeps GUIDs and LIDs there; each manager has its own.
+                env={**self.environment, "SIM_HOST": host, "OSM_CACHE_DIR": str(config.parent)},
             )
         self.processes.append(process)
         return process
