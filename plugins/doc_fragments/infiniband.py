@@ -70,7 +70,7 @@ options:
   options:
     description: >-
       Further settings of C(opensm.conf), or other values for those that are planned, except for those with an option
-      here. Their names are not checked.
+      here. A name that opensm does not have is refused; with NVIDIA's, names are not checked.
     type: dict
   directory:
     description: The directory of the files on the managers' hosts.

@@ -42,7 +42,9 @@ options:
     type: dict
     default: {}
   managers_found:
-    description: What C(saquery SMInfoRecord) printed.
+    description: >-
+      What C(saquery SMInfoRecord) printed, and C(sminfo LID) for each LID there. The master's records of the others are
+      older than their own answers.
     type: str
     default: ""
   manager_files:

@@ -43,8 +43,8 @@ class Readings(NamedTuple):
 
     ``found``: ibnetdiscover -p. ``links``, ``forwarding``, ``order``, ``log``: opensm-subnet.lst, opensm-lfts.dump,
     opensm-ftree-ca-order.dump and opensm.log of the master; the last two are "" where there is none. ``pkeys``:
-    smpquery pkeys by node description. ``managers``: saquery SMInfoRecord. ``files``: host of a manager -> name ->
-    text of its files.
+    smpquery pkeys by node description. ``managers``: saquery SMInfoRecord, and sminfo of each LID there. ``files``:
+    host of a manager -> name -> text of its files.
     """
 
     found: str
@@ -206,18 +206,21 @@ def _difference(plan: FabricPlan, hca: Hca, wanted: set[int], seen: set[int]) ->
     return f"{' and '.join(parts)}; let opensm read partitions.conf again, or correct the plan"
 
 
-_SMINFO = re.compile(r"GUID\.+(0x[0-9a-f]+).*?SMState\.+(\d+)", re.DOTALL)
-
-
+# A record of saquery, and a line of sminfo.
+_RECORD = re.compile(r"GUID\.+(0x[0-9a-f]+).*?SMState\.+(\d+)", re.DOTALL)
+_ANSWER = re.compile(r"^sminfo: sm lid \d+ sm guid (0x[0-9a-f]+),.* state (\d+) ", re.MULTILINE)
 # SMInfo.SMState (IBA volume 1, 14.4.1).
 _DISCOVERING, _STANDBY, _MASTER = 1, 2, 3
 _STATES = {0: "not active", _DISCOVERING: "discovering", _STANDBY: "standby", _MASTER: "master"}
-# The master's record of another manager is from its last heavy sweep, which often found it discovering.
-_OTHERS = (_STANDBY, _DISCOVERING)
 
 
-def _in_state(*states: int) -> str:
-    return " or ".join(_STATES.get(state, str(state)) for state in states)
+def manager_states(text: str) -> dict[str, int]:
+    """Return the state of each subnet manager by its GUID: as it says itself, else as the master's record has it.
+
+    The master's record of another manager is from its last heavy sweep, which often finds it discovering.
+    """
+    states = [*_RECORD.findall(text), *_ANSWER.findall(text)]
+    return {f"0x{int(guid, 16):016x}": int(state) for guid, state in states}
 
 
 def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
@@ -228,20 +231,18 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
         yield not_applicable("managers", claim, "those of the plan", _SMS, "the plan names no managers")
     else:
         names = {guid: str(node) for node, guid in plan.guids.known.items()}
-        states = {
-            names.get(f"0x{int(guid, 16):016x}", guid): int(state) for guid, state in _SMINFO.findall(readings.managers)
-        }
-        planned_states = {str(hca): _OTHERS if rank else (_MASTER,) for rank, hca in enumerate(managers)}
+        states = {names.get(guid, guid): state for guid, state in manager_states(readings.managers).items()}
+        planned_states = {str(hca): _STANDBY if rank else _MASTER for rank, hca in enumerate(managers)}
         others, absent = sorted({*states} - {*planned_states}), sorted({*planned_states} - {*states})
         reasons = [f"{', '.join(others)}: not planned; stop it, its settings may be other ones"] if others else []
         reasons += [f"{', '.join(absent)}: no subnet manager runs there"] if absent else []
         reasons += [
-            f"{name} is {_in_state(states[name])}, not {_in_state(*valid)}; look at its log"
-            for name, valid in planned_states.items()
-            if name in states and states[name] not in valid
+            f"{name} is {_state(states[name])}, not {_state(state)}; {_cause(states[name])}"
+            for name, state in planned_states.items()
+            if states.get(name, state) != state
         ]
-        wanted = {name: _in_state(*valid) for name, valid in planned_states.items()}
-        seen = {name: _in_state(state) for name, state in sorted(states.items())}
+        wanted = {name: _state(state) for name, state in planned_states.items()}
+        seen = {name: _state(state) for name, state in sorted(states.items())}
         yield Claim("managers", claim, wanted, seen or None, not reasons, _SMS, "; ".join(reasons))
     for manager in managers:
         texts = readings.files.get(manager.host)
@@ -259,6 +260,14 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
         )
         seen = f"other: {', '.join(differing)}" if differing else "as planned"
         yield compare("managers", title, "as planned", seen, manager.host, first[2:])
+
+
+def _state(state: int) -> str:
+    return _STATES.get(state, str(state))
+
+
+def _cause(state: int) -> str:
+    return "read sminfo of its LID, which it answers itself" if state == _DISCOVERING else "look at its log"
 
 
 def _same(planned_text: str, text: Any) -> bool:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import nearest
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.opensm_options import OPTIONS
 
 OPENSM, NVIDIA = "opensm", "nvidia"
 # opensm 3.3.23, osm_opensm.c; NVIDIA's additional ones: UFM's manual, "Appendix: Routing Chains".
@@ -99,7 +101,7 @@ def read(data: Mapping[str, Any], fabric: Fabric, groups: Mapping[str, list[str]
         default_ipoib=default.value("ipoib", values.flag, True),
         partitions=partitions,
         service_levels=levels,
-        options=_options(settings, routing),
+        options=_options(settings, routing, manager),
         folder=settings.value("directory", _folder, "/etc/opensm"),
     )
 
@@ -252,12 +254,17 @@ def _conf_value(value: Any) -> str:
     return text
 
 
-def _options(settings: Settings, routing: tuple[str, ...]) -> dict[str, str]:
+def _options(settings: Settings, routing: tuple[str, ...], manager: str) -> dict[str, str]:
+    """Return the further options of opensm.conf. NVIDIA's opensm has more than those that are known here."""
     part = settings.part("options")
     options = {}
     for name in part.data:
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
             raise part.refuse(f"{name!r} is no option of opensm.conf", "write it as opensm -c writes it")
+        if name not in OPTIONS and manager == OPENSM:
+            near = nearest(name, OPTIONS)
+            remedy = f"did you mean {near}?" if near else "opensm -c FILE writes all of them"
+            raise part.refuse(f"opensm has no option {name!r} and would ignore it", remedy)
         if name in _PLANNED_OPTIONS:
             raise part.refuse_setting(name, "it is planned", f"use {_PLANNED_OPTIONS[name]}")
         options[name] = part.value(name, _conf_value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -163,6 +164,8 @@ class Subnet:
             links, forwarding = text("opensm-subnet.lst"), text("opensm-lfts.dump")
             if (links, forwarding) == before:
                 hcas = read_tables(links, forwarding).hcas
+        managers = self.run(host, "saquery", "SMIR")
+        managers += "".join(self.run(host, "sminfo", lid) for lid in re.findall(r"LID\.+(\d+)", managers))
         return Readings(
             found=self.run(host, "ibnetdiscover", "-p"),
             links=links,
@@ -170,7 +173,7 @@ class Subnet:
             order=text("opensm-ftree-ca-order.dump"),
             log=text("opensm.log"),
             pkeys={str(hca): self.run(host, "smpquery", "pkeys", str(lid)) for hca, lid in hcas.items()},
-            managers=self.run(host, "saquery", "SMIR"),
+            managers=managers,
             files=files,
         )
 

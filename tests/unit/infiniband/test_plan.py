@@ -180,6 +180,8 @@ MEMBERS = {"gpu_nodes": "full"}
         ({"service_levels": {0: {"lane": 0}, 16: {"lane": 1}}}, ("service_levels", "16")),
         ({"service_levels": {0: {"lane": 0}, 1: {"lane": 0, "weight": 3}}}, ("service_levels", "lane 0")),
         ({"options": {"Sweep": 3}}, ("options", "Sweep")),
+        ({"options": {"sweep_intervall": 3}}, ("options", "sweep_intervall", "sweep_interval?")),
+        ({"options": {"high_ber": True}}, ("options", "high_ber")),
         ({"options": {"lmc": 1}}, ("lmc", "ftree")),
         ({"options": {"log_file": "/x#y"}}, ("log_file", "'#'")),
         ({"options": {"qos_sl2vl": [1, 2]}}, ("qos_sl2vl", "[1, 2]")),

@@ -241,6 +241,17 @@ def test_the_order_may_lack_hcas_where_the_user_lists_the_compute_nodes():
     assert [claim for claim in prove(result, held).claims if claim.holds is not True] == []
 
 
+def test_a_manager_knows_its_own_state_better_than_the_record_of_the_master():
+    guid = PLAN.guids.known[PLAN.request.managers[1]]
+    answer = f"sminfo: sm lid 11 sm guid 0x{int(guid, 16):x}, activity count 511 priority 14 state {{}} SMINFO\n"
+    assert unproved(managers=managers(3, 1) + answer.format(2)) == {}
+    (claim,) = unproved(managers=managers(3, 2) + answer.format(1)).values()
+    assert claim.reason == Mentions("node-3 mlx5_0", "discovering")
+    # Without its answer nothing shows that it has become a standby.
+    (claim,) = unproved(managers=managers(3, 1)).values()
+    assert claim.reason == Mentions("node-3 mlx5_0", "sminfo")
+
+
 @pytest.mark.parametrize("states", [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (3, 0)])
 def test_the_first_planned_manager_is_the_master_and_the_others_stand_by(states):
     (claim,) = unproved(managers=managers(*states)).values()

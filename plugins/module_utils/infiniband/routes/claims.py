@@ -49,7 +49,7 @@ def route_claims(fabric: Fabric, tables: Tables, some_ordered: bool = False) -> 
 def _of_routes(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, some_ordered: bool) -> Iterator[Claim]:
     yield _no_credit_loop(subnet, routes)
     yield from _rails(fabric, subnet, routes)
-    for loads in up_loads(subnet):
+    for loads in up_loads(subnet, None in tables.order):
         yield _even(loads)
     yield _shifts(fabric, subnet, routes, tables, some_ordered)
 
@@ -118,7 +118,10 @@ def _rails(fabric: Fabric, subnet: Graph, routes: Routes) -> Iterator[Claim]:
 
 def _even(loads: UpLoads) -> Claim:
     values = sorted(loads.by_port.values())
-    wanted = "numbers that differ by at most 1" if loads.alike else f"at most {loads.best} for a port"
+    wanted = "numbers that differ by at most 1"
+    if loads.free or not loads.alike:
+        beside = f", beside {loads.free} free places" if loads.free else ""
+        wanted = f"at most {loads.best} for a port{beside}"
     seen = f"{values[0]} to {values[-1]}"
     if loads.even:
         return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, True, _SOURCE)

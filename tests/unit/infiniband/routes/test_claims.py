@@ -175,8 +175,17 @@ def test_free_places_of_uneven_leaves_are_places_of_the_order():
     order = re.sub("(?m)^.*node-3 .*\n", lambda line: line[0] + free, made.order_text())
     order = re.sub("(?m)^.*node-10 .*\n", lambda line: line[0] + free + free, order)
     tables = read_tables(made.links_text(), made.forwarding_text(), order)
-    (claim,) = (claim for claim in route_claims(fabric, tables) if claim.claim.startswith(ORDER))
+    found = {claim.claim: claim for claim in route_claims(fabric, tables)}
+    (claim,) = (claim for text, claim in found.items() if text.startswith(ORDER))
     assert (claim.holds, claim.seen) == (True, 0)
+    # 9 of 12 places beyond the leaf have an HCA. ftree gives its 4 up ports 3 places each.
+    assert found["leaf-2-1: HCAs by up port"].seen == "1 to 3"
+    assert [text for text, claim in found.items() if claim.holds is not True] == []
+    for hca in fabric.leaves["leaf-1-1"]:
+        made.forwarding["leaf-2-1"][hca] = 5
+    tables = read_tables(made.links_text(), made.forwarding_text(), order)
+    (claim,) = (claim for claim in route_claims(fabric, tables) if claim.holds is False and "up port" in claim.claim)
+    assert (claim.claim, claim.reason) == ("leaf-2-1: HCAs by up port", Mentions("port 5 has 5 HCAs"))
 
 
 def test_forwarding_tables_that_are_none_are_refused():
