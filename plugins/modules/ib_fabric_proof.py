@@ -48,7 +48,9 @@ options:
     type: str
     default: ""
   manager_files:
-    description: The texts of the files of each manager, by host and by the names of M(sailloft.fleet.ib_plan).
+    description: >-
+      The texts of the files of each manager, by host and by the names of M(sailloft.fleet.ib_plan). The manager's own
+      C(opensm-HOST.conf) may be there as C(opensm.conf).
     type: dict
     default: {}
 """

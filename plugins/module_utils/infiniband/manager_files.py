@@ -21,6 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request 
 )
 
 PARTITIONS, ROOTS, NAMES, TOPOCONFIG = "partitions.conf", "root_guids.conf", "node_names", "topoconfig.conf"
+# The name of a manager's own opensm.conf on its host.
+CONF = "opensm.conf"
 # PortInfo.OperationalVLs: highest virtual lane -> code (IBA volume 1).
 _LANE_CODES = ((0, 1), (1, 2), (3, 3), (7, 4), (14, 5))
 _LEVELS = range(16)
@@ -37,7 +39,7 @@ def files(fabric: Fabric, request: Request, guids: Guids) -> dict[str, str]:
     for rank, manager in enumerate(request.managers):
         texts[opensm_file(manager)] = _opensm(fabric, request, guids, manager, TOP_PRIORITY - rank)
     if not request.managers:
-        texts["opensm.conf"] = _opensm(fabric, request, guids, None, 0)
+        texts[CONF] = _opensm(fabric, request, guids, None, 0)
     if request.manager == NVIDIA:
         texts[TOPOCONFIG] = _topoconfig(fabric, guids)
     return texts

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.guids import Guids
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import opensm_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF, opensm_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import (
     DEFAULT_PKEY,
@@ -254,12 +254,12 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
             continue
         if not isinstance(texts, Mapping):
             raise InfinibandError(f"manager_files {manager.host}", "it has no texts by name", "write it as name: text")
-        differing = [name for name in [config, *shared] if not _same(plan.files[name], texts.get(name))]
-        first = (
-            f"; the first: {_first_difference(plan.files[differing[0]], texts.get(differing[0]))}" if differing else ""
-        )
+        held = {config: texts.get(CONF), **texts}
+        differing = [name for name in [config, *shared] if not _same(plan.files[name], held.get(name))]
         seen = f"other: {', '.join(differing)}" if differing else "as planned"
-        yield compare("managers", title, "as planned", seen, manager.host, first[2:])
+        first = _first_difference(plan.files[differing[0]], held.get(differing[0])) if differing else ""
+        reason = f"the first: {first}" if differing else ""
+        yield compare("managers", title, "as planned", seen, manager.host, reason)
 
 
 def _state(state: int) -> str:

@@ -150,7 +150,7 @@ REFUSED = {
 
 
 # These have a result, or depend on the machine. node_boot_restart is tested with BMCs.
-NEVER_REFUSED = ("gpu_acceptance_run", "node_boot_restart", "node_health_info", "node_image_info")
+NEVER_REFUSED = ("gpu_acceptance_run", "ib_fabric_info", "node_boot_restart", "node_health_info", "node_image_info")
 
 
 class Made(BaseException):

@@ -157,6 +157,12 @@ def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
         yield guid, name, ports
 
 
+def routing_lines(text: str) -> str:
+    """Return the lines of a log that ``engine_in_log`` reads."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if _ENGINE.search(line) or _REFUSAL.search(line))
+
+
 def engine_in_log(text: str) -> tuple[str, str]:
     """Return the engine that routed last, "" if the log names none, and the first refusal since the one before it."""
     engine = reason = refusal = ""
