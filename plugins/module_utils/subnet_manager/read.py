@@ -53,8 +53,8 @@ def manager_files(folder: Path) -> dict[str, str]:
 def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> dict[str, Any]:
     """Return what ib_fabric_proof takes, and as ``unread`` lines about what could not be read.
 
-    ``folder`` has the files of the host's subnet manager. Raises InfinibandError if ibnetdiscover fails, or if the
-    dumps still change after ``limit_s``.
+    ``folder`` has the files of the host's subnet manager. Raises InfinibandError if the dumps still change
+    after ``limit_s``.
     """
     files = manager_files(folder)
     options = values(files.get(CONF, ""))
@@ -63,7 +63,8 @@ def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> dict[
     tell("opensm's dumps are read")
     log = _end_of(Path(options.get("log_file", LOG)), unread)
     names = folder / NAMES
-    found = diags.run("ibnetdiscover", "-p", *(["--node-name-map", str(names)] if names.is_file() else []))
+    mapped = ["--node-name-map", str(names)] if names.is_file() else []
+    found = _output(unread, diags, "ibnetdiscover", "-p", *mapped)
     tell("the links are read")
     pkeys = _pkeys(diags, found, tell, unread)
     return {
@@ -150,14 +151,15 @@ def _answer(diags: Diags, lid: str) -> str | InfinibandError:
 
 def _managers(diags: Diags, unread: list[str]) -> str:
     """Return the master's records of all subnet managers, and what each says of itself."""
+    text = _output(unread, diags, "saquery", "SMInfoRecord")
+    lids = re.findall(r"LID\.+(\d+)", text)
+    return text + "".join(_output(unread, diags, "sminfo", lid) for lid in lids)
+
+
+def _output(unread: list[str], diags: Diags, *command: str) -> str:
+    """Return what a program prints, "" if it fails."""
     try:
-        text = diags.run("saquery", "SMInfoRecord")
+        return diags.run(*command)
     except InfinibandError as error:
         unread.append(str(error))
         return ""
-    for lid in re.findall(r"LID\.+(\d+)", text):
-        try:
-            text += diags.run("sminfo", lid)
-        except InfinibandError as error:
-            unread.append(str(error))
-    return text

@@ -47,6 +47,7 @@ OF_THE_KERNEL = {
     "gpu_host_restore": {},
     "host_guests_info": {},
     "hugepages": {"pages": []},
+    "ib_manager": {"fabric": "compute", "files": {}, "config": "opensm-node-1.conf"},
     "kernel_arguments": {},
     "nic_firmware": {"settings": []},
     "pci_tuning": {"settings": []},
