@@ -24,7 +24,7 @@ WITHOUT_CONNECTION = (
     "run_check",
     "site_plan",
 )
-IN_BACKGROUND = ("node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
+IN_BACKGROUND = ("ib_fabric_info", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
 # The refusal of a task whose only argument is "nonesuch".
 UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
 REFUSED = {
@@ -44,6 +44,7 @@ REFUSED = {
 }
 CHECKED_BY_MODULE = (
     "gpu_host",
+    "ib_fabric_info",
     *("node_boot_hold", "node_boot_restart", "node_boot_scripts", "node_identity", "node_image", "node_image_keep"),
     *("node_image_rollout", "roce_fabric_drift", "roce_fabric_proof", "roce_path_info", "roce_switch_config"),
     *("vsphere_gpu_vm", "vsphere_host_passthrough"),
