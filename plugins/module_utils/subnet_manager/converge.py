@@ -27,6 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read
 OPENSM = "/usr/sbin/opensm"
 # The distribution's service. It must not run beside Sailloft's.
 DISTRIBUTION = "opensm.service"
+DISTRIBUTION_FOLDERS = ("/etc/opensm", "/etc/rdma")
 UNIT = """# Written by sailloft.fleet.ib_manager; changes here are lost.
 [Unit]
 Description=opensm of the InfiniBand fabric {fabric} (Sailloft)
@@ -78,9 +79,10 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
     files = {**{f"{folder}/{name}": text for name, text in texts.items()}, unit_file: _unit_text(fabric, folder)}
     held = {path: _read(system, path) for path in files}
     outcome = Outcome()
+    taken_over = held[f"{folder}/{CONF}"] is None
     for path, text in files.items():
         if held[path] != text:
-            outcome.differ(path, held[path], text)
+            outcome.differ(path, _earlier(system, path) if taken_over and held[path] is None else held[path], text)
     written = list(outcome.after)
     service, other = _service(system, _unit(fabric)), _service(system, DISTRIBUTION)
     if other.enabled or other.active:
@@ -192,6 +194,12 @@ def _service(system: System, name: str) -> Service:
 
 def _shown(service: Service) -> str:
     return f"{'enabled' if service.enabled else 'disabled'}, {'running' if service.active else 'stopped'}"
+
+
+def _earlier(system: System, path: str) -> str | None:
+    """Return the text of the distribution's file of that name, so that a difference shows what is taken over."""
+    texts = (_read(system, f"{folder}/{os.path.basename(path)}") for folder in DISTRIBUTION_FOLDERS)
+    return next((text for text in texts if text is not None), None)
 
 
 def _restart_reasons(system: System, fabric: str, texts: Mapping[str, str], unit_changes: bool) -> list[str]:

@@ -80,6 +80,14 @@ def test_the_service_of_the_distribution_is_stopped_for_good(host):
     assert not changes(host, options())[1].changed
 
 
+def test_the_files_of_the_distribution_are_the_other_side_of_the_difference(host, tmp_path):
+    (tmp_path / "etc/rdma").mkdir(parents=True)
+    (tmp_path / "etc/rdma/opensm.conf").write_text("sm_priority 3\n")
+    outcome = converge(host, {**options(), "directory": "/etc/opensm/compute"}, True)
+    assert outcome.before["/etc/opensm/compute/opensm.conf"] == "sm_priority 3\n"
+    assert outcome.before["/etc/opensm/compute/partitions.conf"] is None
+
+
 def test_partitions_are_read_again_without_a_restart(host):
     converge(host, options())
     calls, outcome = changes(host, options(partitions=PARTITIONS))
