@@ -256,10 +256,10 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
             raise InfinibandError(f"manager_files {manager.host}", "it has no texts by name", "write it as name: text")
         held = {config: texts.get(CONF), **texts}
         differing = [name for name in [config, *shared] if not _same(plan.files[name], held.get(name))]
-        seen = f"other: {', '.join(differing)}" if differing else "as planned"
+        shown = f"other: {', '.join(differing)}" if differing else "as planned"
         first = _first_difference(plan.files[differing[0]], held.get(differing[0])) if differing else ""
         reason = f"the first: {first}" if differing else ""
-        yield compare("managers", title, "as planned", seen, manager.host, reason)
+        yield compare("managers", title, "as planned", shown, manager.host, reason)
 
 
 def _state(state: int) -> str:
