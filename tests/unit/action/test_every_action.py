@@ -23,6 +23,7 @@ WITHOUT_CONNECTION = (
     "role_variables",
     "run_check",
     "site_plan",
+    "ufm_partitions",
 )
 IN_BACKGROUND = ("ib_fabric_info", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
 # The refusal of a task whose only argument is "nonesuch".
@@ -41,6 +42,7 @@ REFUSED = {
     "role_variables": UNSUPPORTED,
     "run_check": "missing required arguments: playbook",
     "site_plan": "missing required arguments: blueprint",
+    "ufm_partitions": "missing required arguments: blueprint, fabric, ufm_url",
 }
 CHECKED_BY_MODULE = (
     "gpu_host",
