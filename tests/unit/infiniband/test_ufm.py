@@ -46,4 +46,4 @@ def test_members_stay_where_planned_guids_are_not_known():
     planned = {0x12: partitions(one=FULL)[0x12]._replace(unknown=1)}
     present = {**partitions(one=FULL, two=FULL), 0x13: Partition(False, {})}
     assert steps(planned, present) == []
-    assert not_changed(planned, present) == [Mentions("0x0013"), Mentions("0x0012", "1 member")]
+    assert not_changed(planned, present) == [Mentions("0x0013"), Mentions("0x0012", "1 planned GUIDs")]
