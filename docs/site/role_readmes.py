@@ -23,6 +23,7 @@ PAGES = {
     "gpu_host": "gpu-hosts",
     "gpu_node": "gpu-nodes",
     "gpu_vm": "gpu-vms",
+    "ib_fabric": "infiniband",
     "node_boot": "boot-nodes",
     "node_health": "health",
     "node_identity": "node-secrets",

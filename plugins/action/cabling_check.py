@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         }
         speeds = {name: answer.get("speeds") or {} for name, answer in read.items()}
         subnets = [answer["infiniband"] for answer in read.values() if answer.get("infiniband")]
-        links = {link for text in subnets for link in read_infiniband(text)} if subnets else None
+        links = read_infiniband("\n".join(subnets)) if subnets else None
         try:
             if arguments["netbox"]:
                 cables = planned_in_netbox(arguments["netbox"])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from typing import Any
 
@@ -12,8 +13,19 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import TOPOCONFIG
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
+
+
+def _stale(folder: str, texts: dict[str, str]) -> list[str]:
+    """Return the files of an earlier plan that this one does not have: of other managers, or with other links."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [
+        os.path.join(folder, name)
+        for name in names
+        if name not in texts and (name == TOPOCONFIG or fnmatch.fnmatchcase(name, "opensm*.conf"))
+    ]
 
 
 class ActionModule(ActionBase):
@@ -38,6 +50,7 @@ class ActionModule(ActionBase):
             "conflicts": planned.guids.conflicts,
             "files": planned.files,
             "written": [change["after_header"] for change in changes],
+            "stale": _stale(arguments["path"], planned.files) if arguments["path"] else [],
             "diff": changes,
             "changed": bool(changes),
         }

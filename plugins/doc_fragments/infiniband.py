@@ -21,12 +21,14 @@ options:
   guids:
     description:
       - The GUIDs of the inventory. By host, the port GUID of each RDMA device by its name, and by switch its node GUID.
-        Null counts as left out.
+        Null counts as left out. A number of 16 decimal digits or less needs quotes.
       - Where O(found) has another GUID, this one is taken, and the difference is reported.
     type: dict
     default: {}
   found:
-    description: What C(ibnetdiscover -p) printed, as RV(sailloft.fleet.cabling_info#module:infiniband) has it.
+    description: >-
+      What C(ibnetdiscover -p) printed, as RV(sailloft.fleet.cabling_info#module:infiniband) has it. Switches without a
+      name of their own need C(--node-name-map) with the planned C(node_names).
     type: list
     elements: str
     default: []
@@ -37,7 +39,8 @@ options:
     default: opensm
   managers:
     description: >-
-      The HCAs on which subnet managers run, as C(HOST DEVICE), the master first. Each one gets its own C(opensm.conf).
+      The HCAs on which subnet managers run, as C(HOST DEVICE), the master first, 15 at most. Each one gets its own
+      C(opensm.conf).
     type: list
     elements: str
     default: []
@@ -57,7 +60,7 @@ options:
     description:
       - The partitions by name. C(pkey) is 0x0001 to 0x7ffe, and C(members) is V(full) or V(limited) by group or host.
       - C(ipoib) (V(false)) makes its broadcast group, with C(mtu) in bytes. With C(index0), it has the first place in
-        its members' tables, which software uses that does not choose. C(service_level) is that of its broadcast group.
+        its members' tables, which software uses that does not choose. C(service_level) is that of its paths.
     type: dict
   service_levels:
     description:
@@ -65,7 +68,9 @@ options:
       - Without it, QoS is left off.
     type: dict
   options:
-    description: Further settings of C(opensm.conf), or other values for those that are planned.
+    description: >-
+      Further settings of C(opensm.conf), or other values for those that are planned, except for those with an option
+      here. A name that opensm does not have is refused; with NVIDIA's, names are not checked.
     type: dict
   directory:
     description: The directory of the files on the managers' hosts.

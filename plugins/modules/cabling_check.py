@@ -9,8 +9,8 @@ module: cabling_check
 short_description: Compare the neighbours that devices see with the planned cables
 version_added: 0.1.0
 description:
-  - Lists the cables that are missing, wrong, swapped, one-sided or at the wrong speed. It runs on the controller, once
-    for all devices.
+  - Lists the cables that are missing, wrong, swapped, one-sided, ambiguous or at the wrong speed. It runs on the
+    controller, once for all devices.
   - A device that was not read is not judged. A cable with no end that was read is counted as not read, never as right.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:

@@ -75,6 +75,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import READERS, read_neighbours
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
 
 NET = Path("/sys/class/net")
 
@@ -92,16 +93,16 @@ def _speeds(names: Any) -> dict[str, float]:
     return speeds
 
 
-def _run(module: AnsibleModule, command: list[str], package: str) -> str:
-    path = module.get_bin_path(command[0])
+def _lldpd(module: AnsibleModule, arguments: list[str]) -> str:
+    path = module.get_bin_path("lldpcli")
     if not path:
-        raise SiteError("neighbours", f"the host has no {command[0]}", f"install {package}")
-    status, output, error = module.run_command([path, *command[1:]])
+        raise SiteError("neighbours", "the host has no lldpcli", "install lldpd")
+    status, output, error = module.run_command([path, *arguments])
     if status:
         raise SiteError(
             "neighbours",
-            f"{' '.join(command)} failed: {(error or output).strip()[:400]}",
-            f"check {package} on the host",
+            f"lldpcli {' '.join(arguments)} failed: {(error or output).strip()[:400]}",
+            "check lldpd on the host",
         )
     return output
 
@@ -112,7 +113,7 @@ def _read(module: AnsibleModule) -> dict[str, Any]:
     speeds = {}
     if text is None:
         socket = ["-u", params["socket"]] if params["socket"] else []
-        text = _run(module, ["lldpcli", *socket, "-f", "json0", "show", "neighbors"], "lldpd")
+        text = _lldpd(module, [*socket, "-f", "json0", "show", "neighbors"])
         speeds = _speeds(path.name for path in NET.iterdir())
     result = {
         "neighbours": {
@@ -121,7 +122,7 @@ def _read(module: AnsibleModule) -> dict[str, Any]:
         "speeds": speeds,
     }
     if params["infiniband"]:
-        result["infiniband"] = _run(module, ["ibnetdiscover", "-p"], "infiniband-diags")
+        result["infiniband"] = Diags().run("ibnetdiscover", "-p")
     return result
 
 

@@ -12,7 +12,7 @@ extends_documentation_fragment: [sailloft.fleet.infiniband, sailloft.fleet.proof
 description:
   - Compares the plan of M(sailloft.fleet.ib_plan), made from the same options, with what was read. It runs on the
     controller and contacts no host.
-  - It compares cables, with speed and width, and reads routes from opensm's own tables.
+  - It compares cables, with speed and width, and GUIDs, and reads links and routes from opensm's own tables.
   - Every HCA reaches every other one, no links wait for each other (credit loop), rails stay in their leaves, and HCAs
     are spread over up ports as evenly as the tree allows. In a non-blocking tree no shift of the nodes, on all rails at
     once, loads a link twice.
@@ -28,11 +28,13 @@ options:
     type: str
     required: true
   order:
-    description: The text of C(opensm-ftree-ca-order.dump). Without it, the order of the nodes is that of their names.
+    description:
+      - The text of C(opensm-ftree-ca-order.dump). Without it, the order of the nodes is that of their names.
+      - It has the HCAs of C(opensm-subnet.lst), or some of them with C(cn_guid_file) in O(options).
     type: str
     default: ""
   log:
-    description: The text of opensm's log.
+    description: The text of opensm's log. Without it, the claim about the routing engine fails.
     type: str
     default: ""
   pkeys:
@@ -40,11 +42,15 @@ options:
     type: dict
     default: {}
   managers_found:
-    description: What C(saquery SMInfoRecord) printed.
+    description: >-
+      What C(saquery SMInfoRecord) printed, and C(sminfo LID) for each LID there. The master's records of the others are
+      older than their own answers.
     type: str
     default: ""
   manager_files:
-    description: The texts of the files of each manager, by host and by the names of M(sailloft.fleet.ib_plan).
+    description: >-
+      The texts of the files of each manager, by host and by the names of M(sailloft.fleet.ib_plan). The manager's own
+      C(opensm-HOST.conf) may be there as C(opensm.conf).
     type: dict
     default: {}
 """

@@ -59,7 +59,9 @@ unknown:
   elements: str
   sample: ["mlx5_3 of node-[0007-0010]: the GUIDs are not known"]
 conflicts:
-  description: GUIDs that were found and differ from those of the inventory, or belong to several nodes of one name.
+  description: >-
+    GUIDs that were found and differ from those of the inventory, or belong to several nodes of one name; names in
+    O(guids) that the site does not have.
   returned: success
   type: list
   elements: str
@@ -69,6 +71,11 @@ files:
   type: dict
 written:
   description: The files that were missing or different.
+  returned: success
+  type: list
+  elements: str
+stale:
+  description: The C(opensm*.conf) and C(topoconfig.conf) in O(path) that are not in this plan. They are left there.
   returned: success
   type: list
   elements: str

@@ -5,17 +5,21 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import re
 from pathlib import Path
 
 import ib_sites
 import pytest
 import simulated_subnet
+import sites
 from messages import Mentions
 from simulated_subnet import DiedError, Subnet
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, fabric_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import read_tables
 
 MASTER, STANDBY = "node-1 mlx5_0", "node-3 mlx5_0"
 SETTINGS = {
@@ -77,8 +81,8 @@ def test_a_fabric_as_planned_is_proved(tmp_path):
     proof = proved(tmp_path)
     assert failures(proof) == {}
     assert {layer: len(claims) for layer, claims in proof.by_layer().items()} == {
-        "cables": 6,
-        "routes": 10,
+        "cables": 7,
+        "routes": 11,
         "partitions": 4,
         "managers": 3,
     }
@@ -160,3 +164,41 @@ def test_each_fault_is_named_with_its_cause(tmp_path, name):
         if not any(layer == claim[0] and claim[1] == text and reason == why for (layer, text), why in found.items())
     ]
     assert missing == [], found
+
+
+def test_paths_of_a_partition_have_its_service_level(tmp_path):
+    partition = {**SETTINGS["partitions"]["tenant_a"], "service_level": 1}
+    files = planned({**SETTINGS, "managers": [MASTER], "partitions": {"tenant_a": partition}}).files
+    with (
+        Subnet(tmp_path / "subnet", CABLES) as subnet,
+        subnet.manager(MASTER, subnet.configure(MASTER, files, "opensm-node-1.conf")) as home,
+    ):
+        hcas = read_tables((home / "opensm-subnet.lst").read_text(), (home / "opensm-lfts.dump").read_text()).hcas
+        ends = [str(hcas[Hca(host, "mlx5_0")]) for host in ("node-1", "node-2")]
+        text = subnet.run(MASTER, "saquery", "PR", "--slid", ends[0], "--dlid", ends[1], "--pkey", "0x8001")
+    assert re.findall(r"(?m)^\s*sl\.+(\S+)$", text) == ["0x1"], text
+
+
+def test_leaves_with_free_places_are_proved(tmp_path):
+    """ftree spreads the free places of a leaf over the up ports like HCAs; one of 4 hosts or 2 of them are missing."""
+    tree = copy.deepcopy(ib_sites.TREE)
+    tree["blocks"]["rack"]["count"] = 4
+    tree["models"]["node"]["ports"]["hca"]["names"] = "mlx5_[0:0]"
+    leaf = tree["models"]["leaf"]["ports"]
+    leaf["down"]["names"], leaf["up"]["names"] = "ib[1:4]", "ib[5:8]"
+    tree["devices"]["node"]["count"] = 4
+    tree["devices"]["leaf"]["count"] = 1
+    tree["devices"]["spine"]["count"] = 4
+    site = sites.site(**tree)
+    gone = {"node-4 mlx5_0", "node-11 mlx5_0", "node-12 mlx5_0"}
+    links = [cable for cable in simulated_subnet.cables(fabric_of(site, "compute")) if cable[0][0] not in gone]
+    filled = plan(site, "compute", {"managers": [MASTER]}, simulated_subnet.guids_of(links))
+    with (
+        Subnet(tmp_path / "subnet", links) as subnet,
+        subnet.manager(MASTER, subnet.configure(MASTER, filled.files, "opensm-node-1.conf")) as home,
+    ):
+        proof = prove(filled, subnet.readings(MASTER, home, {"node-1": filled.files}))
+    ports = {claim.claim: claim for claim in proof.claims if "up port" in claim.claim}
+    assert {claim.holds for claim in ports.values()} == {True}
+    assert ports["leaf-2-1: HCAs by up port"].seen == "1 to 3"
+    assert [claim.holds for claim in proof.claims if "shift" in claim.claim] == [True]

@@ -36,4 +36,4 @@ def test_a_pod_of_blue_vela_is_proved(tmp_path):
         proof = prove(planned, subnet.readings(MASTER, home, {"node-0001": planned.files}))
     assert [claim for claim in proof.claims if claim.holds is not True] == []
     layers = {layer: len(claims) for layer, claims in proof.by_layer().items()}
-    assert layers == {"cables": 128, "routes": 6 + 64, "partitions": 128, "managers": 2}
+    assert layers == {"cables": 129, "routes": 7 + 64, "partitions": 128, "managers": 2}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import number_at_end
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
 
 # The ranks that opensm's ftree accepts, counted as switches from a root to a leaf (opensm.8, "Fat-tree Routing").
@@ -121,9 +122,16 @@ def fabric_of(site: Site, name: str) -> Fabric:
 
 def _number(device: Device, port: str) -> int:
     """Return the number of a switch's port: the number at the end of its name."""
-    digits = port[len(port.rstrip("0123456789")) :]
-    if not digits:
+    number = number_at_end(port)
+    if not number:
         raise InfinibandError(
             f"{device.name} {port}", "the port has no number at its end, as InfiniBand ports have", "name it ib1 to ibN"
         )
-    return int(digits)
+    alike = [other for other in device.cables if other != port and number_at_end(other) == number]
+    if alike:
+        raise InfinibandError(
+            f"{device.name} {max(port, *alike)}",
+            f"{min(port, *alike)} has the same number",
+            "name the ports ib1 to ibN",
+        )
+    return int(number)

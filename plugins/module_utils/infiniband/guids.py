@@ -23,16 +23,22 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
 
 # An HCA, or a switch by its name.
 Node = Union[Hca, str]
+_IN_QUOTES = 'write it in quotes, like "0x946dae0300f1b2c4"'
 _TEXT = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE)
 
 
 def guid_text(subject: str, value: Any) -> str:
-    """Return a GUID as 0x and 16 digits. YAML reads 0x946dae0300f1b2c4 without quotes as a number."""
+    """Return a GUID as 0x and 16 digits. YAML reads 0x946dae0300f1b2c4 without quotes as a number.
+
+    A number of 16 decimal digits or less is refused: it may be a GUID without 0x, whose digits are decimal ones.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**64:
+        if value < 10**16:
+            raise InfinibandError(subject, f"{value} may be a GUID that YAML took for a decimal number", _IN_QUOTES)
         return f"0x{value:016x}"
     match = _TEXT.fullmatch(value.replace(":", "")) if isinstance(value, str) else None
     if not match or not int(match[1], 16):
-        raise InfinibandError(subject, f"{value!r} is not a GUID", "write it like 0x946dae0300f1b2c4")
+        raise InfinibandError(subject, f"{value!r} is not a GUID", _IN_QUOTES)
     return f"0x{int(match[1], 16):016x}"
 
 
@@ -42,6 +48,23 @@ class Guids:
 
     known: dict[Node, str] = field(default_factory=dict)
     conflicts: list[str] = field(default_factory=list)
+
+    def add_found(self, fabric: Fabric, text: str) -> None:
+        """Add the GUIDs in an output of ``ibnetdiscover -p`` that are not known, and record the conflicts."""
+        nodes: set[Node] = {*fabric.hcas, *fabric.switches}
+        for description, texts in read_guids(text).items():
+            device, name = infiniband_device(description)
+            seen: Node = Hca(device, name) if name else device
+            if seen not in nodes:
+                continue
+            seen_guids = sorted(guid_text(description, guid) for guid in texts)
+            if len(seen_guids) > 1:
+                self.conflicts.append(f"{seen}: {' and '.join(seen_guids)} have this node description; correct one")
+            elif self.known.setdefault(seen, seen_guids[0]) != seen_guids[0]:
+                self.conflicts.append(
+                    f"{seen}: {seen_guids[0]} was found, but the inventory has {self.known[seen]}; correct the "
+                    f"inventory if the device was replaced"
+                )
 
     def unknown(self, fabric: Fabric) -> list[str]:
         """Return the HCAs and switches without a GUID as lines, one for each RDMA device of all hosts."""
@@ -63,25 +86,18 @@ def know(fabric: Fabric, inventory: Mapping[str, Any], found: Iterable[str]) -> 
     """
     guids = Guids()
     nodes: set[Node] = {*fabric.hcas, *fabric.switches}
+    hosts = {hca.host for hca in fabric.hcas}
     for host, value in inventory.items():
+        if value is not None and host in hosts and not isinstance(value, Mapping):
+            raise InfinibandError(host, f"{value!r} is no GUID by RDMA device", "write it like {mlx5_0: GUID}")
+        if host in fabric.switches and isinstance(value, Mapping):
+            raise InfinibandError(host, "a switch has one GUID", _IN_QUOTES)
         named = {Hca(host, name): guid for name, guid in value.items()} if isinstance(value, Mapping) else {host: value}
         for node, guid in named.items():
             if guid is not None and node in nodes:
                 guids.known[node] = guid_text(str(node), guid)
     for text in found:
-        for description, texts in read_guids(text).items():
-            device, name = infiniband_device(description)
-            seen: Node = Hca(device, name) if name else device
-            if seen not in nodes:
-                continue
-            seen_guids = sorted(guid_text(description, guid) for guid in texts)
-            if len(seen_guids) > 1:
-                guids.conflicts.append(f"{seen}: {' and '.join(seen_guids)} have this node description; correct one")
-            elif guids.known.setdefault(seen, seen_guids[0]) != seen_guids[0]:
-                guids.conflicts.append(
-                    f"{seen}: {seen_guids[0]} was found, but the inventory has {guids.known[seen]}; correct the "
-                    f"inventory if the device was replaced"
-                )
+        guids.add_found(fabric, text)
     _refuse_twice(guids.known)
     return guids
 

@@ -15,13 +15,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request 
     FULL,
     MTU_CODES,
     NVIDIA,
+    TOP_PRIORITY,
     Partition,
     Request,
 )
 
 PARTITIONS, ROOTS, NAMES, TOPOCONFIG = "partitions.conf", "root_guids.conf", "node_names", "topoconfig.conf"
-# The highest of opensm's values of sm_priority is 15; opensm elects the highest, then the lowest GUID.
-TOP_PRIORITY = 15
+# The name of a manager's own opensm.conf on its host.
+CONF = "opensm.conf"
 # PortInfo.OperationalVLs: highest virtual lane -> code (IBA volume 1).
 _LANE_CODES = ((0, 1), (1, 2), (3, 3), (7, 4), (14, 5))
 _LEVELS = range(16)
@@ -38,7 +39,7 @@ def files(fabric: Fabric, request: Request, guids: Guids) -> dict[str, str]:
     for rank, manager in enumerate(request.managers):
         texts[opensm_file(manager)] = _opensm(fabric, request, guids, manager, TOP_PRIORITY - rank)
     if not request.managers:
-        texts["opensm.conf"] = _opensm(fabric, request, guids, None, 0)
+        texts[CONF] = _opensm(fabric, request, guids, None, 0)
     if request.manager == NVIDIA:
         texts[TOPOCONFIG] = _topoconfig(fabric, guids)
     return texts
@@ -113,27 +114,29 @@ def _partitions(fabric: Fabric, request: Request, guids: Guids) -> str:
         # A standby manager that takes over keeps its membership.
         lines += [_member("Default", DEFAULT_PKEY, "", hca, FULL, guids) for hca in request.managers]
     for partition in request.partitions:
-        index0 = ", indx0" if partition.index0 else ""
-        lines.append(f"{partition.name}=0x{partition.pkey:04x}{index0}{_flags(partition)} : ;")
+        # opensm takes both anew from each definition of a partition (osm_prtn_config.c).
+        flags = ", indx0" if partition.index0 else ""
+        flags += f", sl={partition.service_level}" if partition.service_level else ""
+        lines.append(f"{partition.name}=0x{partition.pkey:04x}{flags}{_broadcast(partition)} : ;")
         lines += [
-            _member(partition.name, partition.pkey, index0, hca, membership, guids)
+            _member(partition.name, partition.pkey, flags, hca, membership, guids)
             for hca, membership in partition.members.items()
         ]
     return "\n".join(lines) + "\n"
 
 
-def _flags(partition: Partition) -> str:
+def _broadcast(partition: Partition) -> str:
+    """Return the flags of the partition's broadcast group."""
     flags = ["ipoib"] if partition.ipoib else []
     flags += [f"mtu={MTU_CODES[partition.mtu]}"] if partition.mtu else []
-    flags += [f"sl={partition.service_level}"] if partition.service_level else []
     return "".join(f", {flag}" for flag in flags)
 
 
-def _member(name: str, pkey: int, index0: str, hca: Hca, membership: str, guids: Guids) -> str:
+def _member(name: str, pkey: int, flags: str, hca: Hca, membership: str, guids: Guids) -> str:
     guid = guids.known.get(hca)
     if not guid:
         return f"# {name}: {hca}={membership}: the GUID is not known"
-    return f"{name}=0x{pkey:04x}{index0} : {guid}={membership} ; # {hca}"
+    return f"{name}=0x{pkey:04x}{flags} : {guid}={membership} ; # {hca}"
 
 
 def _roots(fabric: Fabric, guids: Guids) -> str:

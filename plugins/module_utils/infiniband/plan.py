@@ -41,6 +41,11 @@ def plan(
     fabric = fabric_of(site, name)
     request = read(settings, fabric, {**_groups(site), **(groups or {})})
     known = know(fabric, guids, found)
+    known.conflicts += [
+        f"{device}: the inventory has its GUID, but the site has no such device; correct the name"
+        for device in guids
+        if device not in site.devices
+    ]
     texts = files(fabric, request, known)
     return FabricPlan(site, fabric, request, known, texts, _summary(fabric, request))
 

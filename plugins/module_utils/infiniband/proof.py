@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import opensm_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.guids import Guids
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF, opensm_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import (
     DEFAULT_PKEY,
@@ -41,8 +43,8 @@ class Readings(NamedTuple):
 
     ``found``: ibnetdiscover -p. ``links``, ``forwarding``, ``order``, ``log``: opensm-subnet.lst, opensm-lfts.dump,
     opensm-ftree-ca-order.dump and opensm.log of the master; the last two are "" where there is none. ``pkeys``:
-    smpquery pkeys by node description. ``managers``: saquery SMInfoRecord. ``files``: host of a manager -> name ->
-    text of its files.
+    smpquery pkeys by node description. ``managers``: saquery SMInfoRecord, and sminfo of each LID there. ``files``:
+    host of a manager -> name -> text of its files.
     """
 
     found: str
@@ -60,8 +62,13 @@ def prove(plan: FabricPlan, readings: Readings) -> Proof:
     name = plan.fabric.name
     claims = [
         *cable_claims(plan, readings.found),
+        guid_claim(plan, readings.found),
         engine_claim(plan, readings.log),
-        *route_claims(plan.fabric, read_tables(readings.links, readings.forwarding, readings.order)),
+        *route_claims(
+            plan.fabric,
+            read_tables(readings.links, readings.forwarding, readings.order),
+            "cn_guid_file" in plan.request.options,
+        ),
         *partition_claims(plan, readings.pkeys),
         *manager_claims(plan, readings),
     ]
@@ -71,6 +78,7 @@ def prove(plan: FabricPlan, readings: Readings) -> Proof:
 def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
     """Return a claim for each fault, and one for each switch whose cables are all as planned."""
     cables = planned(plan.site, plan.fabric.name)
+    cables.links = [link for link in cables.links if link.infiniband]
     result = compare_cables(cables, {}, None, read_infiniband(found))
     by_device: dict[str, list[Link]] = {}
     for link in cables.links:
@@ -81,7 +89,7 @@ def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
     faulty = {
         device
         for device, links in by_device.items()
-        if any(str(link) in fault.cable for link in links for fault in faults)
+        if any(str(link) in fault.cable.split(" and ") for link in links for fault in faults)
     }
     gone = {device for device in faulty if all(str(link) in missing for link in by_device[device])}
     of_gone = {str(link) for device in gone for link in by_device[device]}
@@ -99,12 +107,21 @@ def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
             yield Claim("cables", f"{switch}: its cables", wanted, wanted, True, _FOUND)
 
 
+def guid_claim(plan: FabricPlan, found: str) -> Claim:
+    """Return the claim that each name has one GUID, the planned one, which partitions and roots have."""
+    guids = Guids(dict(plan.guids.known))
+    guids.add_found(plan.fabric, found)
+    claim, wanted = "GUIDs: one for each name, the planned one", 0
+    seen = len(guids.conflicts) if found else None
+    return compare("cables", claim, wanted, seen, _FOUND, "; ".join(guids.conflicts[:3]))
+
+
 def engine_claim(plan: FabricPlan, log: str) -> Claim:
     """Return the claim that the first planned engine routed, with opensm's reason where it did not."""
     wanted, claim, source = plan.request.routing[0], "opensm: the routing engine that is in use", "opensm.log"
     engine, reason = engine_in_log(log)
     if not log:
-        return not_applicable("routes", claim, wanted, source, "opensm's log was not read")
+        return Claim("routes", claim, wanted, None, False, source, "opensm's log was not read")
     if not engine:
         return Claim("routes", claim, wanted, None, False, source, "the log names no engine; set log_flags to 0x43")
     if engine == wanted:
@@ -121,14 +138,24 @@ def partition_claims(plan: FabricPlan, pkeys: Mapping[str, str]) -> Iterator[Cla
     for hca in plan.fabric.hcas:
         hcas_of.setdefault(hca.host, []).append(hca)
     for host, hcas in hcas_of.items():
-        read = [hca for hca in hcas if str(hca) in pkeys]
-        unread = sorted(hca.name for hca in hcas if str(hca) not in pkeys)
-        seen = {hca: read_pkeys(pkeys[str(hca)]) for hca in read}
+        by_reason: dict[str, list[str]] = {}
+        tables: dict[Hca, list[int]] = {}
+        for hca in sorted(hcas):
+            try:
+                tables[hca] = read_pkeys(pkeys.get(str(hca)) or "")
+            except InfinibandError as error:
+                by_reason.setdefault(error.cause if pkeys.get(str(hca)) else "not read", []).append(hca.name)
+        read = list(tables)
+        seen = {hca: {*table} - {0} for hca, table in tables.items()}
         wanted = {hca: wanted_pkeys(plan, hca) for hca in hcas}
         wrong = [hca for hca in read if seen[hca] != wanted[hca]]
-        by_reason: dict[str, list[str]] = {"not read": unread} if unread else {}
+        first = {hca: first_pkey(plan, hca) for hca in hcas}
+        misplaced = [hca for hca in read if hca not in wrong and first[hca] and tables[hca][:1] != [first[hca]]]
         for hca in wrong:
             by_reason.setdefault(_difference(plan, hca, wanted[hca], seen[hca]), []).append(hca.name)
+        for hca in misplaced:
+            place = f"0x{first[hca]:04x} is not its first P_Key; let opensm read partitions.conf again"
+            by_reason.setdefault(place, []).append(hca.name)
         reasons = [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
         shown = {hca.name: _in_words(seen[hca]) for hca in read}
         yield Claim(
@@ -153,6 +180,14 @@ def wanted_pkeys(plan: FabricPlan, hca: Hca) -> set[int]:
     return pkeys
 
 
+def first_pkey(plan: FabricPlan, hca: Hca) -> int:
+    """Return the P_Key that is planned for the first place of an HCA's table, 0 for none."""
+    for partition in plan.request.partitions:
+        if partition.index0 and hca in partition.members:
+            return partition.pkey | (MEMBER_BIT if partition.members[hca] == FULL else 0)
+    return 0
+
+
 def _in_words(pkeys: set[int]) -> list[str]:
     return [f"0x{pkey:04x}" for pkey in sorted(pkeys, key=lambda pkey: pkey & DEFAULT_PKEY)]
 
@@ -171,7 +206,21 @@ def _difference(plan: FabricPlan, hca: Hca, wanted: set[int], seen: set[int]) ->
     return f"{' and '.join(parts)}; let opensm read partitions.conf again, or correct the plan"
 
 
-_SMINFO = re.compile(r"GUID\.+(0x[0-9a-f]+).*?SMState\.+(\d+)", re.DOTALL)
+# A record of saquery, and a line of sminfo.
+_RECORD = re.compile(r"GUID\.+(0x[0-9a-f]+).*?SMState\.+(\d+)", re.DOTALL)
+_ANSWER = re.compile(r"^sminfo: sm lid \d+ sm guid (0x[0-9a-f]+),.* state (\d+) ", re.MULTILINE)
+# SMInfo.SMState (IBA volume 1, 14.4.1).
+_DISCOVERING, _STANDBY, _MASTER = 1, 2, 3
+_STATES = {0: "not active", _DISCOVERING: "discovering", _STANDBY: "standby", _MASTER: "master"}
+
+
+def manager_states(text: str) -> dict[str, int]:
+    """Return the state of each subnet manager by its GUID: as it says itself, else as the master's record has it.
+
+    The master's record of another manager is from its last heavy sweep, which often finds it discovering.
+    """
+    states = [*_RECORD.findall(text), *_ANSWER.findall(text)]
+    return {f"0x{int(guid, 16):016x}": int(state) for guid, state in states}
 
 
 def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
@@ -182,14 +231,19 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
         yield not_applicable("managers", claim, "those of the plan", _SMS, "the plan names no managers")
     else:
         names = {guid: str(node) for node, guid in plan.guids.known.items()}
-        running = sorted(
-            names.get(f"0x{int(guid, 16):016x}", guid) for guid, _state in _SMINFO.findall(readings.managers)
-        )
-        wanted = sorted(map(str, managers))
-        others, absent = sorted({*running} - {*wanted}), sorted({*wanted} - {*running})
+        states = {names.get(guid, guid): state for guid, state in manager_states(readings.managers).items()}
+        planned_states = {str(hca): _STANDBY if rank else _MASTER for rank, hca in enumerate(managers)}
+        others, absent = sorted({*states} - {*planned_states}), sorted({*planned_states} - {*states})
         reasons = [f"{', '.join(others)}: not planned; stop it, its settings may be other ones"] if others else []
         reasons += [f"{', '.join(absent)}: no subnet manager runs there"] if absent else []
-        yield compare("managers", claim, wanted, running or None, _SMS, "; ".join(reasons))
+        reasons += [
+            f"{name} is {_state(states[name])}, not {_state(state)}; {_cause(states[name])}"
+            for name, state in planned_states.items()
+            if states.get(name, state) != state
+        ]
+        wanted = {name: _state(state) for name, state in planned_states.items()}
+        seen = {name: _state(state) for name, state in sorted(states.items())}
+        yield Claim("managers", claim, wanted, seen or None, not reasons, _SMS, "; ".join(reasons))
     for manager in managers:
         texts = readings.files.get(manager.host)
         config = opensm_file(manager)
@@ -198,12 +252,27 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
         if texts is None:
             yield Claim("managers", title, "as planned", None, False, manager.host, f"{manager.host} was not read")
             continue
-        differing = [name for name in [config, *shared] if texts.get(name) != plan.files[name]]
-        first = (
-            f"; the first: {_first_difference(plan.files[differing[0]], texts.get(differing[0]))}" if differing else ""
-        )
-        seen = f"other: {', '.join(differing)}" if differing else "as planned"
-        yield compare("managers", title, "as planned", seen, manager.host, first[2:])
+        if not isinstance(texts, Mapping):
+            raise InfinibandError(f"manager_files {manager.host}", "it has no texts by name", "write it as name: text")
+        held = {config: texts.get(CONF), **texts}
+        differing = [name for name in [config, *shared] if not _same(plan.files[name], held.get(name))]
+        shown = f"other: {', '.join(differing)}" if differing else "as planned"
+        first = _first_difference(plan.files[differing[0]], held.get(differing[0])) if differing else ""
+        reason = f"the first: {first}" if differing else ""
+        yield compare("managers", title, "as planned", shown, manager.host, reason)
+
+
+def _state(state: int) -> str:
+    return _STATES.get(state, str(state))
+
+
+def _cause(state: int) -> str:
+    return "read sminfo of its LID, which it answers itself" if state == _DISCOVERING else "look at its log"
+
+
+def _same(planned_text: str, text: Any) -> bool:
+    """Return True for the planned text, without the newline at its end, too, which Ansible's lookups cut off."""
+    return isinstance(text, str) and text.rstrip("\n") == planned_text.rstrip("\n")
 
 
 def _first_difference(wanted: str, seen: str | None) -> str:

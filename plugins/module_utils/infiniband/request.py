@@ -10,30 +10,43 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import nearest
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.opensm_options import OPTIONS
 
 OPENSM, NVIDIA = "opensm", "nvidia"
 # opensm 3.3.23, osm_opensm.c; NVIDIA's additional ones: UFM's manual, "Appendix: Routing Chains".
 ENGINES = ("ftree", "updn", "dnup", "minhop", "dfsssp", "sssp", "lash", "dor", "torus-2QoS", "nue")
 NVIDIA_ENGINES = ("ar_updn", "ar_ftree", "ar_torus", "ar_dor", "pqft", "kdor-hc", "kdor-ghc")
 DEFAULT_ROUTING = {OPENSM: ("ftree", "updn"), NVIDIA: ("ar_updn",)}
-# These spread paths over virtual lanes, and opensm refuses them without QoS (opensm.8).
+# These spread paths over virtual lanes, which needs QoS (opensm.8).
 NEED_QOS = ("dfsssp", "torus-2QoS")
 # IBA volume 1, PortInfo.MTUCap: bytes -> code.
 MTU_CODES = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
 FULL, LIMITED = "full", "limited"
 DEFAULT_PKEY, MEMBER_BIT = 0x7FFF, 0x8000
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
+# The highest of opensm's values of sm_priority; opensm elects the highest, then the lowest GUID.
+TOP_PRIORITY = 15
+# The options of opensm.conf that follow from another setting.
+_PLANNED_OPTIONS = {
+    "guid": "managers",
+    "sm_priority": "managers",
+    "routing_engine": "routing",
+    "root_guid_file": "directory",
+    "partition_config_file": "directory",
+    "node_name_map_name": "directory",
+}
 # opensm.conf has "name value" lines.
 _OPTION = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition: its P_Key without the bit of membership, and its members by HCA. The default one has none."""
+    """A partition besides the default one: its P_Key without the bit of membership, and its members by HCA."""
 
     name: str
     pkey: int
@@ -88,8 +101,8 @@ def read(data: Mapping[str, Any], fabric: Fabric, groups: Mapping[str, list[str]
         default_ipoib=default.value("ipoib", values.flag, True),
         partitions=partitions,
         service_levels=levels,
-        options=_options(settings),
-        folder=settings.value("directory", values.path, "/etc/opensm"),
+        options=_options(settings, routing, manager),
+        folder=settings.value("directory", _folder, "/etc/opensm"),
     )
 
 
@@ -102,6 +115,10 @@ def _managers(settings: Settings, fabric: Fabric) -> list[Hca]:
             raise settings.refuse_setting(
                 "managers", f"{name!r} is no HCA of the fabric", f"write host and RDMA device, like {example}"
             )
+    if len(names) > TOP_PRIORITY:
+        raise settings.refuse_setting(
+            "managers", f"{len(names)} managers are more than opensm has priorities", f"name {TOP_PRIORITY} at most"
+        )
     hosts = [hcas[name].host for name in names]
     if len(set(hosts)) < len(hosts):
         raise settings.refuse_setting("managers", "two managers are on one host", "take different hosts")
@@ -111,6 +128,8 @@ def _managers(settings: Settings, fabric: Fabric) -> list[Hca]:
 def _routing(settings: Settings, fabric: Fabric, manager: str, qos: bool) -> tuple[str, ...]:
     valid = ENGINES if manager == OPENSM else (*NVIDIA_ENGINES, *ENGINES)
     engines = settings.value("routing", values.distinct(values.among(*valid)), list(DEFAULT_ROUTING[manager]))
+    if not engines:
+        raise settings.refuse_setting("routing", "the list is empty", "name an engine, or leave it out")
     refusals = fabric.ftree_refusals() if "ftree" in engines else []
     if refusals and engines[0] == "ftree":
         raise settings.refuse_setting("routing", f"ftree refuses this tree: {refusals[0]}", "use updn first")
@@ -128,6 +147,8 @@ def _service_levels(settings: Settings) -> dict[int, ServiceLevel]:
             number = values.whole(int(name) if isinstance(name, str) and name.isdigit() else name, 0, 15)
         except InvalidValueError as error:
             raise part.refuse(error.cause, error.remedy) from error
+        if number in levels:
+            raise part.refuse(f"{number} is there twice, as a number and as text", "keep one")
         level = part.part(name)
         level.only("lane", "weight", "high")
         levels[number] = ServiceLevel(
@@ -165,7 +186,7 @@ def _partitions(
     hosts = {hca.host for hca in fabric.hcas}
     for name in part.data:
         one = part.part(name)
-        # opensm takes names that begin like Default for the default partition's.
+        # partitions.conf has the default partition under that name.
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() == "default":
             raise one.refuse(
                 f"{name!r} is not valid", "use 1 to 32 letters, digits, '_', '-' and '.', and not 'default'"
@@ -182,6 +203,8 @@ def _partitions(
         )
         if partition.service_level and partition.service_level not in levels:
             raise one.refuse_setting("service_level", f"{partition.service_level} is not in service_levels", "add it")
+        if partition.mtu and not partition.ipoib:
+            raise one.refuse_setting("mtu", "it is that of the broadcast group, which needs ipoib", "set ipoib, too")
         for other in partitions:
             if other.pkey == partition.pkey:
                 raise one.refuse_setting("pkey", f"{other.name} has 0x{other.pkey:04x}, too", "use another one")
@@ -217,13 +240,34 @@ def _members(settings: Settings, fabric: Fabric, groups: Mapping[str, list[str]]
     return members
 
 
-def _options(settings: Settings) -> dict[str, str]:
+def _folder(value: Any) -> str:
+    return _conf_value(values.path(value))
+
+
+def _conf_value(value: Any) -> str:
+    """Return a value as opensm.conf has it."""
+    if not isinstance(value, (str, bool, int, float)):
+        raise InvalidValueError(f"{value!r} is not one value", "write it as opensm -c writes it")
+    text = values.text({True: "TRUE", False: "FALSE"}[value] if isinstance(value, bool) else str(value))
+    if "#" in text:
+        raise InvalidValueError(f"{text!r} has a '#', which begins a comment in opensm.conf", "use another name")
+    return text
+
+
+def _options(settings: Settings, routing: tuple[str, ...], manager: str) -> dict[str, str]:
+    """Return the further options of opensm.conf. NVIDIA's opensm has more than those that are known here."""
     part = settings.part("options")
     options = {}
     for name in part.data:
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
             raise part.refuse(f"{name!r} is no option of opensm.conf", "write it as opensm -c writes it")
-        value = part.data[name]
-        text = "TRUE" if value is True else "FALSE" if value is False else str(value)
-        options[name] = values.text(text)
+        if name not in OPTIONS and manager == OPENSM:
+            near = nearest(name, OPTIONS)
+            remedy = f"did you mean {near}?" if near else "opensm -c FILE writes all of them"
+            raise part.refuse(f"opensm has no option {name!r} and would ignore it", remedy)
+        if name in _PLANNED_OPTIONS:
+            raise part.refuse_setting(name, "it is planned", f"use {_PLANNED_OPTIONS[name]}")
+        options[name] = part.value(name, _conf_value)
+    if "ftree" in routing and options.get("lmc", "0") != "0":
+        raise part.refuse_setting("lmc", "ftree refuses several LIDs for a port", "leave it out, or use updn only")
     return options

@@ -12,14 +12,17 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import Readings
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import read_tables
+from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
+from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import read_fabric
 
 # A cable: (description, port number) of both ends.
 Cable = tuple[tuple[str, int], tuple[str, int]]
@@ -60,6 +63,19 @@ def _ports(links: list[Cable]) -> dict[str, list[tuple[int, tuple[str, int]]]]:
         ports.setdefault(one[0], []).append((one[1], other))
         ports.setdefault(other[0], []).append((other[1], one))
     return {name: sorted(ports[name]) for name in sorted(ports)}
+
+
+class SimulatedDiags(Diags):
+    """The programs of infiniband-diags on the host of an HCA, one at a time: ibsim has 10 clients at most."""
+
+    def __init__(self, subnet: Subnet, host: str) -> None:
+        super().__init__()
+        self.subnet, self.host, self.lock = subnet, host, threading.Lock()
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Return what a program prints."""
+        with self.lock:
+            return self.subnet.run(self.host, program, "-t", str(WAIT_S * 100), *arguments)
 
 
 class DiedError(Exception):
@@ -142,35 +158,19 @@ class Subnet:
         home = self.folder / manager.split(" ")[0]
         home.mkdir(exist_ok=True)
         for name, text in files.items():
-            (home / name).write_text(text.replace("/etc/opensm/", f"{home}/"), encoding="utf-8")
-        with (home / config).open("a", encoding="utf-8") as stream:
+            place = home / (CONF if name == config else name)
+            place.write_text(text.replace("/etc/opensm/", f"{home}/"), encoding="utf-8")
+        with (home / CONF).open("a", encoding="utf-8") as stream:
             stream.write(f"dump_files_dir {home}\nlog_file {home}/opensm.log\nforce_log_flush TRUE\n")
-        return home / config
+        return home / CONF
 
     def readings(self, host: str, home: Path, files: dict[str, dict[str, str]]) -> Readings:
-        """Return all that a proof needs, read on the host of an HCA; ``home`` is the directory of the master."""
-
-        def text(name: str) -> str:
-            file = home / name
-            return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-
-        # A sweep may be writing them.
-        links = forwarding = ""
-        hcas: dict[Hca, int] = {}
-        while not hcas:
-            before = (links, forwarding)
-            time.sleep(0.2)
-            links, forwarding = text("opensm-subnet.lst"), text("opensm-lfts.dump")
-            if (links, forwarding) == before:
-                hcas = read_tables(links, forwarding).hcas
+        """Return all that a proof needs, as ib_fabric_info reads it on the host of an HCA; ``home`` is the master's."""
+        read = read_fabric(SimulatedDiags(self, host), home, lambda _line: None, WAIT_S)
+        assert read["unread"] == []
         return Readings(
-            found=self.run(host, "ibnetdiscover", "-p"),
-            links=links,
-            forwarding=forwarding,
-            order=text("opensm-ftree-ca-order.dump"),
-            log=text("opensm.log"),
-            pkeys={str(hca): self.run(host, "smpquery", "pkeys", str(lid)) for hca, lid in hcas.items()},
-            managers=self.run(host, "saquery", "SMIR"),
+            **{name: read[name] for name in ("found", "links", "forwarding", "order", "log", "pkeys")},
+            managers=read["managers_found"],
             files=files,
         )
 
@@ -206,7 +206,8 @@ class Subnet:
                 stdout=stream,
                 stderr=stream,
                 cwd=self.folder,
-                env={**self.environment, "SIM_HOST": host},
+                # opensm keeps GUIDs and LIDs there; each manager has its own.
+                env={**self.environment, "SIM_HOST": host, "OSM_CACHE_DIR": str(config.parent)},
             )
         self.processes.append(process)
         return process

@@ -93,6 +93,11 @@ def host(given: Parameters) -> dict[str, Any]:
     return {**WAITS, **lists, "diff": {"before": {}, "after": {"a setting": "missing"}}}
 
 
+def manager(given: Parameters) -> dict[str, Any]:
+    """Report that opensm would get its files; those of the host must be there."""
+    return {"changed": given["config"] in given["files"], "needs_restart": [], "manager": ""}
+
+
 def image(given: Parameters) -> dict[str, Any]:
     """Return the images that would be built, and check their layers."""
     read_images(given["images"], given["layers"])
@@ -149,6 +154,8 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "gpu_node": lambda _given: SOFTWARE,
     "host_guests_info": lambda _given: {"guests": [], "words": []},
     "host_topology_info": lambda _given: {"topology": server().to_dict(), "recording": "{}"},
+    "ib_fabric_info": lambda _given: {"files": {}, "unread": []},
+    "ib_manager": manager,
     "kernel_arguments": lambda _given: {**WAITS, "acs": {"not_taken": []}},
     "nic_firmware": lambda _given: {**WAITS, "devices": {}, "diff": {"before": {}, "after": {}}},
     "node_boot_hold": lambda _given: {"conflicts": []},

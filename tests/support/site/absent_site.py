@@ -60,12 +60,16 @@ ADDED = {
     "blue_vela": {
         "vault_bmc_password": "none",
         "site_ssh_key": "ssh-ed25519 AAAA",
+        "ib_fabric_managers": ["node-0001 mlx5_0", "node-0002 mlx5_0"],
         "node_boot_bmc_from": "boot-1-1",  # the default, localhost, would connect to its address
         "node_boot_mac": "52:54:00:00:00:{{ inventory_hostname[-2:] }}",
     },
 }
 # The hosts that a site adds, by group.
-ADDED_HOSTS = {"small": {"image_builders": {"hosts": {"build1": {}}}}}
+ADDED_HOSTS = {
+    "small": {"image_builders": {"hosts": {"build1": {}}}},
+    "blue_vela": {"ib_managers": {"hosts": {"node-0001": {}, "node-0002": {}}}},
+}
 ABSENT = {
     "ansible_connection": "absent_host",
     "ansible_pipelining": True,

@@ -23,8 +23,9 @@ WITHOUT_CONNECTION = (
     "role_variables",
     "run_check",
     "site_plan",
+    "ufm_partitions",
 )
-IN_BACKGROUND = ("node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
+IN_BACKGROUND = ("ib_fabric_info", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
 # The refusal of a task whose only argument is "nonesuch".
 UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
 REFUSED = {
@@ -41,9 +42,11 @@ REFUSED = {
     "role_variables": UNSUPPORTED,
     "run_check": "missing required arguments: playbook",
     "site_plan": "missing required arguments: blueprint",
+    "ufm_partitions": "missing required arguments: blueprint, fabric, ufm_url",
 }
 CHECKED_BY_MODULE = (
     "gpu_host",
+    "ib_fabric_info",
     *("node_boot_hold", "node_boot_restart", "node_boot_scripts", "node_identity", "node_image", "node_image_keep"),
     *("node_image_rollout", "roce_fabric_drift", "roce_fabric_proof", "roce_path_info", "roce_switch_config"),
     *("vsphere_gpu_vm", "vsphere_host_passthrough"),

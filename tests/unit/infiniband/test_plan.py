@@ -9,7 +9,7 @@ import copy
 import ib_sites
 import pytest
 import sites
-from messages import raises
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
@@ -24,7 +24,7 @@ SETTINGS = {
             "ipoib": True,
             "index0": True,
         },
-        "tenant_b": {"pkey": 2, "members": {"gpu_nodes": "full"}, "mtu": 4096, "service_level": 1},
+        "tenant_b": {"pkey": 2, "members": {"gpu_nodes": "full"}, "ipoib": True, "mtu": 4096, "service_level": 1},
     },
     "service_levels": {0: {"lane": 0, "weight": 32}, 1: {"lane": 1, "high": True}},
 }
@@ -88,7 +88,7 @@ def test_a_changed_hca_is_one_changed_line_of_each_file():
     one, two = planned(settings, guids).files, planned(settings, other).files
     changed = {name: changed_lines(one[name], two[name]) for name in one if one[name] != two[name]}
     assert {name: len(lines) for name, lines in changed.items()} == {"partitions.conf": 1, "topoconfig.conf": 1}
-    assert changed["partitions.conf"][0][1] == "tenant_b=0x0002 : 0x946dae0300f1b2c4=full ; # node-4 mlx5_1"
+    assert changed["partitions.conf"][0][1] == "tenant_b=0x0002, sl=1 : 0x946dae0300f1b2c4=full ; # node-4 mlx5_1"
 
 
 def test_topoconfig_has_links_of_switches_from_both_ends_and_hcas_once():
@@ -180,6 +180,18 @@ MEMBERS = {"gpu_nodes": "full"}
         ({"service_levels": {0: {"lane": 0}, 16: {"lane": 1}}}, ("service_levels", "16")),
         ({"service_levels": {0: {"lane": 0}, 1: {"lane": 0, "weight": 3}}}, ("service_levels", "lane 0")),
         ({"options": {"Sweep": 3}}, ("options", "Sweep")),
+        ({"options": {"sweep_intervall": 3}}, ("options", "sweep_intervall", "sweep_interval?")),
+        ({"options": {"high_ber": True}}, ("options", "high_ber")),
+        ({"options": {"lmc": 1}}, ("lmc", "ftree")),
+        ({"options": {"log_file": "/x#y"}}, ("log_file", "'#'")),
+        ({"options": {"qos_sl2vl": [1, 2]}}, ("qos_sl2vl", "[1, 2]")),
+        ({"options": {"guid": "0x1"}}, ("guid", "managers")),
+        ({"options": {"routing_engine": "minhop"}}, ("routing_engine", "routing")),
+        ({"options": {"partition_config_file": "/x"}}, ("partition_config_file", "directory")),
+        ({"directory": "/etc/x#y"}, ("directory", "'#'")),
+        ({"routing": []}, ("routing",)),
+        ({"partitions": {"a": {"pkey": 1, "members": MEMBERS, "mtu": 4096}}}, ("mtu", "ipoib")),
+        ({"service_levels": {0: {"lane": 0}, "0": {"lane": 1}}}, ("service_levels", "0")),
         ({"partition": {}}, ("partition",)),
     ],
 )
@@ -195,6 +207,11 @@ def test_settings_are_refused_before_opensm_sees_them(settings, facts):
         ({"leaf-1-1": "spine"}, ("leaf-1-1", "'spine'")),
         ({"leaf-1-1": 0}, ("leaf-1-1",)),
         ({"leaf-1-1": "0x1", "node-1": {"mlx5_0": "0x01"}}, ("leaf-1-1", "node-1 mlx5_0")),
+        ({"node-1": "0x5"}, ("node-1", "RDMA device")),
+        ({"leaf-1-1": {"x": "0x5"}}, ("leaf-1-1", "switch")),
+        ({"leaf-1-1": ["0x5"]}, ("leaf-1-1",)),
+        # 16 digits without quotes: YAML reads a decimal number.
+        ({"leaf-1-1": 5060708090001020}, ("leaf-1-1", "quotes")),
     ],
 )
 def test_guids_are_checked(guids, facts):
@@ -233,3 +250,25 @@ def test_a_tree_that_ftree_refuses_is_named_before():
 def test_a_site_without_that_fabric_names_those_it_has():
     with raises(InfinibandError, "storage", "compute"):
         fabric_of(ib_sites.tree(), "storage")
+
+
+def test_more_managers_than_opensm_has_priorities_are_refused():
+    site = sites.example("blue_vela")
+    hosts = list(dict.fromkeys(hca.host for hca in fabric_of(site, "compute").hcas))
+    names = [f"{host} mlx5_0" for host in hosts]
+    texts = plan(site, "compute", {"managers": names[:15]}, {}).files
+    assert min(int(options(text)["sm_priority"]) for name, text in texts.items() if name.startswith("opensm-")) >= 0
+    with raises(InfinibandError, "managers", "15"):
+        plan(site, "compute", {"managers": names[:16]}, {})
+
+
+def test_two_ports_of_a_switch_with_one_number_are_refused():
+    models = copy.deepcopy(ib_sites.TREE["models"])
+    models["leaf"]["ports"]["down"]["names"], models["leaf"]["ports"]["up"]["names"] = "d[1:2]", "u[1:2]"
+    with raises(InfinibandError, "leaf-1-1 u1", "d1"):
+        fabric_of(sites.site(**{**ib_sites.TREE, "models": models}), "compute")
+
+
+def test_guids_of_devices_that_the_site_does_not_have_are_named():
+    (line,) = planned({}, {"leaf-9-9": "0x5", "spine-1": "0x6"}).guids.conflicts
+    assert line == Mentions("leaf-9-9")

@@ -4,8 +4,13 @@
 
 from __future__ import annotations
 
+import copy
+import re
+
 import ib_sites
 import made_up_dumps
+import pytest
+import sites
 from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
@@ -33,13 +38,18 @@ def pkeys_text(pkeys):
 
 def found(cables):
     return "".join(
-        f"CA  1  1 0x0000000000000001 4x SDR - SW  2 {port.number} 0x0000000000000002 ( '{hca}' - '{port.switch}' )\n"
+        f"CA  1  1 {GUIDS[hca.host][hca.name]} 4x SDR - SW  2 {port.number} {GUIDS[port.switch]} "
+        f"( '{hca}' - '{port.switch}' )\n"
         for hca, port in cables.hcas.items()
     ) + "".join(
-        f"SW  1 {low.number} 0x0000000000000001 4x SDR - SW  2 {up.number} 0x0000000000000002 "
+        f"SW  1 {low.number} {GUIDS[low.switch]} 4x SDR - SW  2 {up.number} {GUIDS[up.switch]} "
         f"( '{low.switch}' - '{up.switch}' )\n"
         for low, up in cables.uplinks
     )
+
+
+def managers(*states):
+    return "".join(SMS.format(PLAN.guids.known[hca], state) for hca, state in zip(PLAN.request.managers, states))
 
 
 def readings(**others):
@@ -51,7 +61,7 @@ def readings(**others):
         "order": dumps.order_text(),
         "log": LOG,
         "pkeys": {str(hca): pkeys_text(wanted_pkeys(PLAN, hca)) for hca in PLAN.fabric.hcas},
-        "managers": "".join(SMS.format(PLAN.guids.known[hca], 3) for hca in PLAN.request.managers),
+        "managers": managers(3, 2),
         "files": {"node-1": PLAN.files, "node-3": PLAN.files},
     }
     return Readings(**{**held, **others})
@@ -67,7 +77,7 @@ def test_what_is_as_planned_holds():
 
 def test_nothing_that_was_not_read_counts_as_held():
     claims = unproved(log="", pkeys={}, managers="", files={}, found="")
-    assert claims["opensm: the routing engine that is in use"].holds is None
+    assert claims["opensm: the routing engine that is in use"].holds is False
     names = {text.split(":")[0] for text, claim in claims.items() if claim.holds is False}
     assert names >= {"node-1", "node-2", "node-3", "node-4", "subnet managers", "spine-1", "leaf-1-1"}
     assert not {
@@ -116,9 +126,34 @@ def test_an_unknown_guid_is_the_cause_of_a_missing_membership():
     assert claim.reason == Mentions("mlx5_1", "GUID", "partitions.conf")
 
 
-def test_other_text_than_pkeys_is_refused():
-    with raises(InfinibandError, "smpquery pkeys"):
-        prove(PLAN, readings(pkeys={"node-1 mlx5_0": "ibwarn: no such port"}))
+@pytest.mark.parametrize("text", ["ibwarn: no such port", "", None])
+def test_other_text_than_pkeys_counts_as_not_read(text):
+    claim = unproved(pkeys={**readings().pkeys, "node-2 mlx5_1": text})["node-2: P_Keys of its HCAs"]
+    assert (claim.holds, claim.reason) == (False, Mentions("mlx5_1"))
+
+
+def test_files_that_were_read_without_their_last_newline_are_as_planned():
+    texts = {name: text.rstrip("\n") for name, text in PLAN.files.items()}
+    assert unproved(files={"node-1": texts, "node-3": texts}) == {}
+
+
+def test_files_that_are_no_texts_by_name_are_refused():
+    with raises(InfinibandError, "node-3"):
+        prove(PLAN, readings(files={"node-1": PLAN.files, "node-3": "text"}))
+
+
+def test_aggregation_nodes_of_switches_are_no_hcas():
+    """A Quantum switch has a port to its own aggregation node."""
+    name = "Mellanox Technologies Aggregation Node"
+    text = links = ""
+    for at, switch in enumerate(PLAN.fabric.switches):
+        guid = f"0x{0x300000 + at:016x}"
+        text += f"CA 9 1 {guid} 4x SDR - SW 2 41 {GUIDS[switch]} ( '{name}' - '{switch}' )\n"
+        links += made_up_dumps.link(
+            made_up_dumps.hca(name, 0x300000 + at, 900 + at), made_up_dumps.switch(switch, 0x200000 + at, 41)
+        )
+    order = f"{TABLES.order_text()}0x0384\t{name}\n"
+    assert unproved(found=found(PLAN.fabric) + text, links=TABLES.links_text() + links, order=order) == {}
 
 
 def test_without_managers_in_the_plan_their_claim_does_not_apply():
@@ -126,3 +161,118 @@ def test_without_managers_in_the_plan_their_claim_does_not_apply():
     dumps = readings(pkeys={str(hca): pkeys_text({0xFFFF}) for hca in PLAN.fabric.hcas}, managers="", files={})
     (claim,) = [claim for claim in prove(result, dumps).claims if claim.holds is not True]
     assert (claim.layer, claim.holds) == ("managers", None)
+
+
+LINKS = "opensm: its links are the planned ones, and active"
+TABLES = made_up_dumps.Dumps(PLAN.fabric)
+SWAPPED = {"node-2 mlx5_0": "node-4 mlx5_0", "node-4 mlx5_0": "node-2 mlx5_0"}
+SPARE = made_up_dumps.link(made_up_dumps.hca("node-1 mlx5_0", 0x999, 77), made_up_dumps.switch("leaf-1-1", 0x200000, 9))
+
+
+def exchanged(text):
+    return re.sub("|".join(SWAPPED), lambda match: SWAPPED[match[0]], text)
+
+
+@pytest.mark.parametrize(
+    ("tables", "port"),
+    [
+        ({"links": TABLES.links_text().replace("node-4 mlx5_1", "rogue mlx5_1")}, "leaf-2-2 port 2"),
+        ({name: exchanged(getattr(readings(), name)) for name in ("links", "forwarding", "order")}, "leaf-1-1 port 2"),
+        ({"links": SPARE + TABLES.links_text()}, "leaf-1-1 port 9"),
+        ({"links": TABLES.links_text().replace("LOG=ACT", "LOG=INI")}, "15 more"),
+        # Only one of the two ends is not active.
+        ({"links": TABLES.links_text().replace("LOG=ACT", "LOG=ARM", 1)}, "leaf-1-1 port 3"),
+    ],
+)
+def test_tables_of_another_subnet_than_planned_do_not_hold(tables, port):
+    claims = unproved(**tables)
+    assert claims[LINKS].holds is False
+    assert claims[LINKS].reason == Mentions(port)
+
+
+@pytest.mark.parametrize("text", ["", "garbage\n"])
+def test_no_route_claim_holds_without_tables(text):
+    claims = prove(PLAN, readings(links=text, forwarding=text, order=text)).claims
+    assert {claim.holds for claim in claims if claim.layer == "routes" and claim.source != "opensm.log"} == {False}
+
+
+def test_infiniband_cables_are_read_whether_or_not_their_ports_have_lldp():
+    models = copy.deepcopy(ib_sites.TREE["models"])
+    for model in models.values():
+        for group in model["ports"].values():
+            group["lldp"] = False
+    result = plan(sites.site(**{**ib_sites.TREE, "models": models}), "compute", SETTINGS, GUIDS)
+    held = {claim.holds for claim in prove(result, readings(found="")).claims if claim.layer == "cables"}
+    assert held == {False}
+
+
+def test_two_devices_of_one_name_do_not_hold():
+    spare = f"CA 7 1 0x0000000000000999 4x SDR - SW 2 0 {GUIDS['leaf-1-1']} ( 'node-1 mlx5_0' - 'leaf-1-1' )\n"
+    claims = unproved(found=found(PLAN.fabric) + spare)
+    assert claims["GUIDs: one for each name, the planned one"].reason == Mentions("node-1 mlx5_0", "0x0000000000000999")
+    assert [claim for claim in claims.values() if claim.seen == "ambiguous"]
+
+
+def test_the_speed_of_a_link_is_that_of_its_slower_end():
+    for speed in ("1x SDR", "4x ???", "1x ???"):
+        slow = found(PLAN.fabric).splitlines(keepends=True)[0].replace("4x SDR", speed)
+        # The text has a link from both ends.
+        near, far = slow.split(" ( ")[0].split(f" {speed} - ")
+        other = f"{far} 4x SDR - {near} ( 'leaf-1-1' - 'node-1 mlx5_0' )\n"
+        for text in (slow + other, other + slow):
+            rest = "".join(found(PLAN.fabric).splitlines(keepends=True)[1:])
+            faults = [claim for claim in unproved(found=text + rest).values() if claim.seen == "speed"]
+            assert len(faults) == 1, (speed, text)
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["0x0001\tnode-1 mlx5_0\n", "0x0001\tghost-1 mlx5_0\n", "".join(readings().order.splitlines(keepends=True)[::2])],
+)
+def test_an_order_of_other_hcas_proves_no_shifts(order):
+    (claim,) = unproved(order=order).values()
+    assert (claim.holds, claim.seen) == (False, None)
+
+
+def test_the_order_may_lack_hcas_where_the_user_lists_the_compute_nodes():
+    result = plan(SITE, "compute", {**SETTINGS, "options": {"cn_guid_file": "/etc/opensm/cns"}}, GUIDS)
+    order = "".join(line for line in readings().order.splitlines(keepends=True) if "node-4" not in line)
+    held = readings(order=order, files={"node-1": result.files, "node-3": result.files})
+    assert [claim for claim in prove(result, held).claims if claim.holds is not True] == []
+
+
+def test_a_manager_knows_its_own_state_better_than_the_record_of_the_master():
+    guid = PLAN.guids.known[PLAN.request.managers[1]]
+    answer = f"sminfo: sm lid 11 sm guid 0x{int(guid, 16):x}, activity count 511 priority 14 state {{}} SMINFO\n"
+    assert unproved(managers=managers(3, 1) + answer.format(2)) == {}
+    (claim,) = unproved(managers=managers(3, 2) + answer.format(1)).values()
+    assert claim.reason == Mentions("node-3 mlx5_0", "discovering")
+    # Without its answer nothing shows that it has become a standby.
+    (claim,) = unproved(managers=managers(3, 1)).values()
+    assert claim.reason == Mentions("node-3 mlx5_0", "sminfo")
+
+
+@pytest.mark.parametrize("states", [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (3, 0)])
+def test_the_first_planned_manager_is_the_master_and_the_others_stand_by(states):
+    (claim,) = unproved(managers=managers(*states)).values()
+    assert claim.layer == "managers"
+
+
+def test_a_partition_that_shall_be_first_is_first():
+    settings = {**SETTINGS, "partitions": {"a": {**SETTINGS["partitions"]["a"], "index0": True}}}
+    result = plan(SITE, "compute", settings, GUIDS)
+    files = {"node-1": result.files, "node-3": result.files}
+    second = readings(files=files)
+    first = {
+        name: swap_first(text) if "node-1" in name or "node-2" in name else text for name, text in second.pkeys.items()
+    }
+    assert [claim for claim in prove(result, second._replace(pkeys=first)).claims if claim.holds is not True] == []
+    first["node-2 mlx5_1"] = "   0: 0x7fff 0x0001 0x0000\n64 pkeys capacity for this port\n"
+    (claim,) = [claim for claim in prove(result, second._replace(pkeys=first)).claims if claim.holds is not True]
+    assert claim.reason == Mentions("mlx5_1", "0x0001")
+
+
+def swap_first(text):
+    """Return the table with the partition a in the first place."""
+    rest, partition = sorted(re.findall("0x[0-9a-f]{4}", text)[:2], key=lambda pkey: int(pkey, 16) & 0x7FFF)[::-1]
+    return f"   0: {partition} {rest} 0x0000\n64 pkeys capacity for this port\n"

@@ -10,11 +10,12 @@ import pytest
 from ansible.module_utils import basic
 from messages import Mentions
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager import diags
 from ansible_collections.sailloft.fleet.plugins.modules import cabling_info
 
 NEIGHBOUR = {"name": "e1", "chassis": [{"name": [{"value": "leaf1"}]}], "port": [{"descr": [{"value": "swp1"}]}]}
 READ = {"e1": {"device": "leaf1", "ports": ["swp1"]}}
-LLDPCLI = f"""echo "$*" > "$(dirname "$0")/asked"
+LLDPCLI = f"""echo "$*" > "${{0%/*}}/asked"
 echo '{json.dumps({"lldp": [{"interface": [NEIGHBOUR]}]})}'"""
 
 
@@ -74,10 +75,12 @@ def test_the_message_of_a_failing_tool_is_reported(call, tool, script, message):
 @pytest.mark.parametrize(
     ("missing", "remedy"), [("lldpcli", "install lldpd"), ("ibnetdiscover", "install infiniband-diags")]
 )
-def test_a_missing_tool_is_reported_with_its_package(call, tool, monkeypatch, missing, remedy):
+def test_a_missing_tool_is_reported_with_its_package(call, tool, tmp_path, monkeypatch, missing, remedy):
     tool("lldpcli", LLDPCLI)
     find = basic.AnsibleModule.get_bin_path
     monkeypatch.setattr(
         basic.AnsibleModule, "get_bin_path", lambda self, name: None if name == missing else find(self, name)
     )
-    assert call(cabling_info, {"infiniband": True})["msg"] == Mentions("neighbours", missing)
+    monkeypatch.setattr(diags, "SYSTEM_PATHS", "")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert call(cabling_info, {"infiniband": True})["msg"] == Mentions(missing, remedy)

@@ -49,6 +49,7 @@ RUNS = [
     pytest.param(
         "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
     ),
+    pytest.param("blue_vela", "ib_fabric.yml", (), set()),
     pytest.param("blue_vela", "record.yml reimage.yml", ("--limit", "nodes,localhost"), set(), marks=LONG),
     pytest.param("blue_vela", "accept.yml", (), {"Check that the verdicts hold"}, marks=LONG),
     pytest.param(
@@ -76,12 +77,14 @@ CHANGED = {
     "boot_servers.yml": {"boot"},
     "node_images.yml": {"boot", "build", "node"},
     "record.yml": {"node"},
+    "ib_fabric.yml": {"node"},
 }
 # Playbooks that connect to no host run on the whole site.
 WHOLE = ("site_plan.yml", "confirm.yml")
 # Playbooks for machines that a site does not have.
 NO_HOSTS = {
-    "vela": "boot_servers.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml reimage.yml",
+    "vela": "boot_servers.yml ib_fabric.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml "
+    "reimage.yml",
     "blue_vela": "site.yml plan.yml",
 }
 

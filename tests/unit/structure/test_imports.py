@@ -28,6 +28,7 @@ ALLOWED = {
     "gpu_node": {"host", "topology"},
     "site": set(),
     "infiniband": {"site"},
+    "subnet_manager": {"infiniband", "site", "host"},
     "gateways": set(),
     "health": {"topology", "pci", "host"},
 }

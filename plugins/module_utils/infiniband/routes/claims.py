@@ -1,12 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Make the claims about routes: every pair reached, no credit loop, rails, even loads, shifts without shared links."""
+"""Make the claims about routes: the links, every pair reached, no credit loop, rails, even loads, shifts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.loads import (
     UpLoads,
     shared_links,
@@ -21,23 +22,55 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.p
     graph,
     rails,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import Tables
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import ACTIVE, LinkEnd, Tables
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 
-_SOURCE = "opensm-lfts.dump"
+_SOURCE, _LINKS = "opensm-lfts.dump", "opensm-subnet.lst"
 _LAYER = "routes"
 
 
-def route_claims(fabric: Fabric, tables: Tables) -> Iterator[Claim]:
-    """Return all claims about the routes of a fabric."""
+def route_claims(fabric: Fabric, tables: Tables, some_ordered: bool = False) -> Iterator[Claim]:
+    """Return all claims about the routes of a fabric. ``some_ordered``: the order has only the HCAs of a user's list.
+
+    The tables say nothing of the routes of a fabric if they have no HCA of a planned leaf.
+    """
     subnet = graph(tables)
     routes = follow(subnet)
+    yield _links(fabric, tables)
     yield _reached(fabric, subnet, routes)
+    absent = sorted(leaf for leaf, hcas in fabric.leaves.items() if not any(hca in subnet.leaf_of for hca in hcas))
+    reason = (
+        f"opensm's tables have no HCA of {absent[0]}; turn its hosts on, or read the tables again" if absent else ""
+    )
+    for claim in _of_routes(fabric, subnet, routes, tables, some_ordered):
+        yield replace(claim, seen=None, holds=False, reason=reason) if absent and claim.holds else claim
+
+
+def _of_routes(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, some_ordered: bool) -> Iterator[Claim]:
     yield _no_credit_loop(subnet, routes)
     yield from _rails(fabric, subnet, routes)
-    for loads in up_loads(subnet):
+    for loads in up_loads(subnet, None in tables.order):
         yield _even(loads)
-    yield _shifts(fabric, subnet, routes, tables)
+    yield _shifts(fabric, subnet, routes, tables, some_ordered)
+
+
+def _links(fabric: Fabric, tables: Tables) -> Claim:
+    """Return the claim that the tables are of the planned fabric: the same names and ports, all active."""
+    pairs: list[tuple[LinkEnd, LinkEnd]] = [*fabric.hcas.items(), *fabric.uplinks]
+    planned = {frozenset(pair) for pair in pairs}
+    causes = {
+        "opensm does not see it": planned - {*tables.links},
+        "it is not planned; read the tables again, or correct the cables or the name": {*tables.links} - planned,
+        "it is not active": {link for link, state in tables.links.items() if state != ACTIVE},
+    }
+    reasons = []
+    for cause, links in causes.items():
+        names = sorted(" - ".join(sorted(map(str, link))) for link in links)
+        if names:
+            reasons.append(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {cause}")
+    active = len(planned & {*tables.links} - causes["it is not active"])
+    claim = "opensm: its links are the planned ones, and active"
+    return Claim(_LAYER, claim, len(planned), active, not reasons, _LINKS, "; ".join(reasons))
 
 
 def _reached(fabric: Fabric, subnet: Graph, routes: Routes) -> Claim:
@@ -50,7 +83,8 @@ def _reached(fabric: Fabric, subnet: Graph, routes: Routes) -> Claim:
         (leaf, hca), fault = next(iter(routes.faults.items()))
         reasons.append(f"{leaf} to {hca}: {fault}")
     claim = "opensm: every HCA reaches every other one"
-    return compare(_LAYER, claim, count * (count - 1), routes.pairs, _SOURCE, "; ".join(reasons))
+    pairs = count * (count - 1)
+    return Claim(_LAYER, claim, pairs, routes.pairs, routes.pairs == pairs and not reasons, _SOURCE, "; ".join(reasons))
 
 
 def _no_credit_loop(subnet: Graph, routes: Routes) -> Claim:
@@ -71,9 +105,9 @@ def _rails(fabric: Fabric, subnet: Graph, routes: Routes) -> Iterator[Claim]:
         for leaf, names in wrong.items():
             wanted = planned.get(leaf, [])
             reason = f"{leaf}: {', '.join(sorted({*names} ^ {*wanted}))} on the wrong leaf; move the cables"
-            yield compare(_LAYER, f"{leaf}: it is one rail", wanted, names, "opensm-subnet.lst", reason)
+            yield compare(_LAYER, f"{leaf}: it is one rail", wanted, names, _LINKS, reason)
         if not wrong:
-            yield compare(_LAYER, "leaves: each is one rail", len(seen), len(seen), "opensm-subnet.lst")
+            yield compare(_LAYER, "leaves: each is one rail", len(planned), len(seen), _LINKS)
     through = routes.through_leaves
     leaf, (source, hca) = next(iter(through.items()), ("", ("", "")))
     reason = f"the path from {source} to {hca} goes through {leaf}" if through else ""
@@ -84,7 +118,10 @@ def _rails(fabric: Fabric, subnet: Graph, routes: Routes) -> Iterator[Claim]:
 
 def _even(loads: UpLoads) -> Claim:
     values = sorted(loads.by_port.values())
-    wanted = "numbers that differ by at most 1" if loads.alike else f"at most {loads.best} for a port"
+    wanted = "numbers that differ by at most 1"
+    if loads.free or not loads.alike:
+        beside = f", beside {loads.free} free places" if loads.free else ""
+        wanted = f"at most {loads.best} for a port{beside}"
     seen = f"{values[0]} to {values[-1]}"
     if loads.even:
         return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, True, _SOURCE)
@@ -93,7 +130,7 @@ def _even(loads: UpLoads) -> Claim:
     return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, False, _SOURCE, reason)
 
 
-def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables) -> Claim:
+def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, some_ordered: bool) -> Claim:
     claim, wanted = "opensm: links that a shift of the nodes, on all rails at once, loads twice", 0
     blocking = _blocking(fabric)
     if blocking:
@@ -102,8 +139,13 @@ def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables) -> Cl
         return Claim(
             _LAYER, claim, wanted, None, False, _SOURCE, "not every HCA is reached, so shifts were not followed"
         )
+    ordered = {hca for hca in tables.order if hca}
+    if tables.order and ordered != {*tables.hcas} and not (some_ordered and ordered and ordered < {*tables.hcas}):
+        strange = min(map(str, ordered ^ {*tables.hcas}))
+        reason = f"{strange} is in only one of order and opensm-subnet.lst; read both again"
+        return Claim(_LAYER, claim, wanted, None, False, "opensm-ftree-ca-order.dump", reason)
     # The engine's order; without one, that of the names.
-    nodes = list(dict.fromkeys(hca.host for hca in tables.order)) or sorted({hca.host for hca in tables.hcas})
+    nodes = _places(tables.order) or sorted({hca.host for hca in tables.hcas})
     shared = shared_links(subnet, nodes)
     reason = ""
     if shared:
@@ -111,6 +153,22 @@ def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables) -> Cl
         pairs = " and ".join(f"{source} to {hca}" for source, hca in first.pairs)
         reason = f"the first: {first.port}, at shift {first.shift} of {len(nodes)} nodes, by {pairs}"
     return compare(_LAYER, claim, wanted, len(shared), _SOURCE, reason)
+
+
+def _places(order: list[Hca | None]) -> list[str]:
+    """Return the nodes in the engine's order, and a name for each free place, which ftree counts like a node.
+
+    The same places of the further rails follow nodes that are listed already.
+    """
+    places: dict[str, None] = {}
+    node_is_new = True
+    for at, hca in enumerate(order):
+        if hca:
+            node_is_new = hca.host not in places
+            places[hca.host] = None
+        elif node_is_new:
+            places[f"free place {at}"] = None
+    return list(places)
 
 
 def _blocking(fabric: Fabric) -> str:

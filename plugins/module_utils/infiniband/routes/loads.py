@@ -11,24 +11,34 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.p
 
 
 class UpLoads(NamedTuple):
-    """The number of HCAs to which each up port of a switch leads, and the lowest possible highest number."""
+    """The number of HCAs to which each up port of a switch leads, and the lowest possible highest number.
+
+    ``free`` places of leaves count like HCAs in the latter.
+    """
 
     switch: str
     by_port: dict[int, int]
     best: int
+    free: int
     alike: bool  # every up port leads to every HCA that is not below the switch
 
     @property
     def even(self) -> bool:
         """Return True if no distribution is more even: numbers differ by at most 1, or the highest is the lowest."""
         loads = self.by_port.values()
-        return max(loads) - min(loads) <= 1 if self.alike else max(loads) <= self.best
+        return max(loads) - min(loads) <= 1 if self.alike and not self.free else max(loads) <= self.best
 
 
-def up_loads(subnet: Graph) -> list[UpLoads]:
-    """Return the loads of all switches with up ports."""
+def up_loads(subnet: Graph, filled: bool = False) -> list[UpLoads]:
+    """Return the loads of all switches with up ports.
+
+    ``filled``: the engine fills each leaf to the size of the largest one with free places, as ftree does, and spreads
+    these like HCAs.
+    """
     bit = {lid: 1 << at for at, lid in enumerate(subnet.lids.values())}
-    below, above = _reachable(subnet, bit)
+    places = _places(subnet, bit, filled)
+    below, above = _reachable(subnet, places)
+    hcas = sum(bit.values())
     loads = []
     for switch, name in enumerate(subnet.names):
         ups = subnet.ups(switch)
@@ -39,18 +49,31 @@ def up_loads(subnet: Graph) -> list[UpLoads]:
         for lid in bit:
             if table[lid] in by_port:
                 by_port[table[lid]] += 1
-        far = sum(bit.values()) & ~below[switch]
+        far = sum(places) & ~below[switch]
         reach = {port: above[subnet.over[switch][port]] & far for port in ups}
         alike = len({*reach.values()}) == 1
-        best = 0 if alike else _lowest_maximum(reach)
-        loads.append(UpLoads(name, by_port, best, alike))
+        free = bin(far & ~hcas).count("1")
+        best = 0 if alike and not free else _lowest_maximum(reach)
+        loads.append(UpLoads(name, by_port, best, free, alike))
     return loads
 
 
-def _reachable(subnet: Graph, bit: dict[int, int]) -> tuple[list[int], list[int]]:
-    """Return, as bits of HCAs, what each switch reaches downwards, and what it reaches upwards and then downwards."""
+def _places(subnet: Graph, bit: dict[int, int], filled: bool) -> list[int]:
+    """Return, as bits, the HCAs of each switch, and its free places."""
+    places = [sum(bit[lid] for lid in lids.values()) for lids in subnet.down]
+    largest = max((len(lids) for lids in subnet.down), default=0)
+    at = len(bit)
+    for switch in sorted({*subnet.leaf_of.values()}) if filled else ():
+        free = largest - len(subnet.down[switch])
+        places[switch] |= ((1 << free) - 1) << at
+        at += free
+    return places
+
+
+def _reachable(subnet: Graph, places: list[int]) -> tuple[list[int], list[int]]:
+    """Return, as bits of places, what each switch reaches downwards, and what it reaches upwards and then downwards."""
     order = sorted(range(len(subnet.names)), key=lambda switch: subnet.levels[switch])
-    below = [sum(bit[lid] for lid in lids.values()) for lids in subnet.down]
+    below = list(places)
     uppers = [{subnet.over[switch][port] for port in subnet.ups(switch)} for switch in range(len(subnet.names))]
     for switch in order:
         for upper in uppers[switch]:

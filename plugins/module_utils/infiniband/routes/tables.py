@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import infiniband_device
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, SwitchPort
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
+    AGGREGATION_NODE,
+    infiniband_device,
+)
 
 NO_PORT = 255
+ACTIVE = "ACT"
 _NODE = (
     r"\{ (CA|SW)(?:-SM)? Ports:[0-9A-F]+ \S+ NodeGUID:(\S+) PortGUID:(\S+) .*?\{(.*?)\} "
     r"LID:([0-9A-F]+) PN:([0-9A-F]+) \}"
 )
-_LINK = re.compile(rf"{_NODE} {_NODE} PHY=")
+_LINK = re.compile(rf"{_NODE} {_NODE} PHY=\S+ LOG=(\S+)")
+# The line of a free place of a leaf in the order of ftree.
+_FREE_PLACE = "DUMMY"
 _SWITCH = re.compile(r"Unicast lids \[.*\] of switch Lid \d+ guid 0x([0-9a-f]{16}) \('(.*)'\):")
 _ENTRY = re.compile(r"0x([0-9a-f]+) (\d+) ")
 _ENGINE = re.compile(r"osm_ucast_mgr_process: (\S+) tables configured on all switches")
@@ -37,6 +43,18 @@ class Node(NamedTuple):
     port: int
 
 
+class SubnetLink(NamedTuple):
+    """A link of the subnet, read at one of its ends, and its logical state: DWN, INI, ARM or ACT."""
+
+    near: Node
+    far: Node
+    state: str
+
+
+# An end of a link: an HCA, or a switch's port.
+LinkEnd = Union[Hca, SwitchPort]
+
+
 class SwitchTable(NamedTuple):
     """A switch: its name, the far end of each port, and its forwarding table (LID -> port)."""
 
@@ -46,11 +64,16 @@ class SwitchTable(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """A subnet as its manager configured it. ``hcas``: LID by HCA. ``order``: the HCAs in the engine's order."""
+    """A subnet as its manager configured it.
+
+    ``hcas``: LID by HCA. ``order``: the HCAs in the engine's order, None for a free place of a leaf. ``links``: the
+    state of each link, by its two ends.
+    """
 
     switches: dict[str, SwitchTable]
     hcas: dict[Hca, int]
-    order: list[Hca]
+    order: list[Hca | None]
+    links: dict[frozenset[LinkEnd], str]
 
 
 def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
@@ -60,13 +83,22 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
     """
     far_ends: dict[str, dict[int, Node]] = {}
     hcas: dict[Hca, int] = {}
-    for near, far in read_links(links):
+    states: dict[frozenset[LinkEnd], str] = {}
+    for near, far, state in read_links(links):
+        if AGGREGATION_NODE in (near.description, far.description):
+            continue
+        ends = frozenset((_end(near), _end(far)))
+        # The ends of a link that is coming up can have different states.
+        if states.setdefault(ends, state) == ACTIVE:
+            states[ends] = state
         if near.kind == "SW":
             far_ends.setdefault(near.guid, {})[near.port] = far
         else:
             hcas[Hca(*infiniband_device(near.description))] = near.lid
     switches = {}
     for guid, name, ports in _forwarding(forwarding):
+        if guid in switches:
+            raise InfinibandError(name, "opensm-lfts.dump has two tables of it", "provide the dump of one sweep")
         if guid not in far_ends:
             raise InfinibandError(
                 name, "opensm-lfts.dump has this switch, but opensm-subnet.lst has no link of it", "read both again"
@@ -77,15 +109,23 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
             f"switch 0x{next(iter(far_ends))}", "opensm-lfts.dump has no table of it", "read the dumps again"
         )
     names = [line.split("\t", 1)[1] for line in order.splitlines() if "\t" in line]
-    return Tables(switches, hcas, [Hca(*infiniband_device(name)) for name in names])
+    places = [
+        None if name == _FREE_PLACE else Hca(*infiniband_device(name)) for name in names if name != AGGREGATION_NODE
+    ]
+    return Tables(switches, hcas, places, states)
 
 
-def read_links(text: str) -> Iterator[tuple[Node, Node]]:
+def _end(node: Node) -> LinkEnd:
+    device, hca = infiniband_device(node.description)
+    return Hca(device, hca) if node.kind == "CA" else SwitchPort(device, node.port)
+
+
+def read_links(text: str) -> Iterator[SubnetLink]:
     """Return the links in opensm-subnet.lst, once from each end."""
     for line in text.splitlines():
         match = _LINK.match(line)
         if match:
-            yield _node(match.groups()[:6]), _node(match.groups()[6:])
+            yield SubnetLink(_node(match.groups()[:6]), _node(match.groups()[6:12]), match[13])
 
 
 def _node(fields: tuple[str, ...]) -> Node:
@@ -103,7 +143,10 @@ def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
             lid = int(entry[1], 16)
             if lid >= len(ports):
                 ports.extend([NO_PORT] * (lid + 1 - len(ports)))
-            ports[lid] = int(entry[2])
+            port = int(entry[2])
+            if port > NO_PORT:
+                raise InfinibandError(name, f"opensm-lfts.dump sends LID {lid} to port {port}", "read the dump again")
+            ports[lid] = port
             continue
         switch = _SWITCH.match(line)
         if switch:
@@ -112,6 +155,12 @@ def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
             guid, name, ports = switch[1], switch[2], bytearray()
     if guid:
         yield guid, name, ports
+
+
+def routing_lines(text: str) -> str:
+    """Return the lines of a log that ``engine_in_log`` reads."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if _ENGINE.search(line) or _REFUSAL.search(line))
 
 
 def engine_in_log(text: str) -> tuple[str, str]:
@@ -127,9 +176,9 @@ def engine_in_log(text: str) -> tuple[str, str]:
     return engine, reason
 
 
-def read_pkeys(text: str) -> set[int]:
-    """Return the P_Keys in the output of ``smpquery pkeys``. Raises InfinibandError for another text."""
+def read_pkeys(text: str) -> list[int]:
+    """Return the table in the output of ``smpquery pkeys``: P_Key by index. Raises InfinibandError for another text."""
     if "pkeys capacity for this port" not in text:
         raise InfinibandError("P_Keys", "this is not what smpquery pkeys prints", "provide its complete output")
     rows = (line.partition(":")[2] for line in text.splitlines())
-    return {int(value, 16) for row in rows for value in re.findall(r"0x[0-9a-f]{4}", row)} - {0}
+    return [int(value, 16) for row in rows for value in re.findall(r"0x[0-9a-f]{4}", row)]

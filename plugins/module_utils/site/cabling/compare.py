@@ -53,9 +53,12 @@ def compare(
         for name, speed in speed_by_name.items()
     }
     subnet: set[str] = set()
+    in_subnet: dict[End, list[End]] = {}
     if infiniband is not None:
         for seen_link in infiniband:
             one, other = _infiniband_end(planned, seen_link.one), _infiniband_end(planned, seen_link.other)
+            in_subnet.setdefault(one, []).append(other)
+            in_subnet.setdefault(other, []).append(one)
             views[one], views[other] = other, one
             found_speeds[one] = found_speeds[other] = seen_link.speed_gbit_s
         # The subnet manager sees everything that is connected to it.
@@ -71,23 +74,26 @@ def compare(
             if (end.device in subnet if link.infiniband else end.device in read and end not in hidden)
         ]
         # The neighbour of a port that its own system does not see is unknown, unless the far end sees another device.
-        if hidden & {one, other} and not any(end in views for end in readers):
+        if not link.infiniband and hidden & {one, other} and not any(end in views for end in readers):
             readers = []
         if not readers:
             judged["unread"] += 1
             continue
         fault_count = len(faults)
         faults += _judge(link, readers, views, wrong)
-        # A NIC or a switch port without a link reports the speed -1 or 0.
+        # A NIC or a switch port without a link reports the speed -1 or 0; a link of the subnet has one.
         for end in readers:
             speed = found_speeds.get(end, 0)
-            if views.get(end) == link.far(end) and 0 < speed != link.speed_gbit_s > 0:
-                cause = f"{end} runs at {speed:g} Gbit/s, but {link.speed_gbit_s:g} is planned"
+            known = speed > 0 or link.infiniband
+            if views.get(end) == link.far(end) and known and speed != link.speed_gbit_s > 0:
+                seen_speed = f"runs at {speed:g} Gbit/s" if speed > 0 else "has an unknown speed"
+                cause = f"{end} {seen_speed}, but {link.speed_gbit_s:g} is planned"
                 faults.append(Fault("speed", str(link), f"{cause}; check the port and the cable"))
                 break
         judged["right" if len(faults) == fault_count else "wrong"] += 1
     faults = _swapped(faults, wrong, expected)
     faults += _unplanned(views, expected)
+    faults += _named_twice(in_subnet)
     return {"faults": faults, **judged}
 
 
@@ -158,6 +164,19 @@ def _unplanned(views: Mapping[End, End], expected: Mapping[End, Link]) -> list[F
                 "unplanned", f"{one} - {other}", "no such cable is planned; plan it or remove it"
             )
     return list(faults.values())
+
+
+def _named_twice(in_subnet: Mapping[End, list[End]]) -> list[Fault]:
+    """Return a fault for each end that the subnet has at several places."""
+    return [
+        Fault(
+            "ambiguous",
+            " and ".join(f"{end} - {far}" for far in fars),
+            f"{end} is connected to {' and to '.join(map(str, fars))}; give each device its own node description",
+        )
+        for end, fars in in_subnet.items()
+        if len(fars) > 1
+    ]
 
 
 def _far(planned: Planned, neighbour: Neighbour, expected: End | None) -> End | None:

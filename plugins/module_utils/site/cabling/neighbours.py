@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
@@ -31,6 +31,8 @@ LANE_GBIT_S = {
     "NDR": 100,
     "XDR": 200,
 }
+# The description of the node in a Quantum switch that computes for SHARP. It has a port of the switch and no cable.
+AGGREGATION_NODE = "Mellanox Technologies Aggregation Node"
 # A line of ``ibnetdiscover -p`` for a port with a cable.
 _PORT = re.compile(
     r"(?:CA|SW|RT)\s+\d+\s+(\d+)\s+(0x[0-9a-f]+)\s+(\d+)x\s+(\S+)\s+-\s+(?:CA|SW|RT)\s+\d+\s+(\d+)\s+(0x[0-9a-f]+)\s+"
@@ -140,15 +142,24 @@ class InfinibandLink(NamedTuple):
     speed_gbit_s: float
 
 
-def read_infiniband(text: str) -> list[InfinibandLink]:
-    """Return the links in the output of ``ibnetdiscover -p``, each once, in order."""
-    links = {}
+def _subnet_ports(text: str) -> Iterator[tuple[str, ...]]:
+    """Return the fields of each port with a cable in the output of ``ibnetdiscover -p``."""
     for line in text.splitlines():
         match = _PORT.match(line.strip())
-        if match:
-            near, _guid, width, speed, far, _far_guid, one, other = match.groups()
-            ends = sorted(((one, int(near)), (other, int(far))))
-            links[ends[0], ends[1]] = int(width) * LANE_GBIT_S.get(speed, 0)
+        if match and AGGREGATION_NODE not in match.groups()[-2:]:
+            yield match.groups()
+
+
+def read_infiniband(text: str) -> list[InfinibandLink]:
+    """Return the links in the output of ``ibnetdiscover -p``, each once, in order, with the speed of the slower end.
+
+    A speed that is not known is 0.
+    """
+    links: dict[tuple[tuple[str, int], tuple[str, int]], float] = {}
+    for near, _guid, width, speed, far, _far_guid, one, other in _subnet_ports(text):
+        ends = sorted(((one, int(near)), (other, int(far))))
+        gbit_s = int(width) * LANE_GBIT_S.get(speed, 0)
+        links[ends[0], ends[1]] = min(gbit_s, links.get((ends[0], ends[1]), gbit_s))
     return [InfinibandLink(one, other, speed) for (one, other), speed in sorted(links.items())]
 
 
@@ -158,8 +169,7 @@ def read_guids(text: str) -> dict[str, set[str]]:
     A description has several GUIDs if several nodes have it.
     """
     guids: dict[str, set[str]] = {}
-    for match in filter(None, (_PORT.match(line.strip()) for line in text.splitlines())):
-        _near, guid, _width, _speed, _far, far_guid, one, other = match.groups()
+    for _near, guid, _width, _speed, _far, far_guid, one, other in _subnet_ports(text):
         guids.setdefault(one, set()).add(guid)
         guids.setdefault(other, set()).add(far_guid)
     return guids

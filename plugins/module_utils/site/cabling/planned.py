@@ -11,6 +11,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model i
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import model_interfaces
 
 
+def number_at_end(name: str) -> str:
+    """Return the number at the end of a port's name, "" without one. InfiniBand numbers a switch's ports by it."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    return str(int(digits)) if digits else ""
+
+
 class End(NamedTuple):
     """An end of a cable: a device, and its interface."""
 
@@ -57,8 +63,7 @@ class Planned:
         if link.infiniband:
             for end, name in zip((link.one, link.other), names):
                 self.infiniband[end.device, name] = end
-                digits = name[len(name.rstrip("0123456789")) :]
-                self.infiniband.setdefault((end.device, str(int(digits)) if digits else ""), end)
+                self.infiniband.setdefault((end.device, number_at_end(name)), end)
 
 
 def interfaces(site: Site) -> dict[tuple[str, str], str]:

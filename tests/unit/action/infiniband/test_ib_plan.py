@@ -49,3 +49,11 @@ def test_nothing_is_written_without_a_path_and_groups_of_the_run_may_be_members(
 def test_what_cannot_be_planned_is_refused(make, arguments, message):
     with pytest.raises(AnsibleActionFail, match=message):
         make(ib_plan, **arguments).run(task_vars={})
+
+
+def test_files_of_an_earlier_plan_are_named(make, tmp_path):
+    for name in ("opensm-node-0009.conf", "topoconfig.conf", "notes.txt"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    result = make(ib_plan, path=str(tmp_path), **STORAGE).run(task_vars={})
+    assert result["stale"] == [str(tmp_path / name) for name in ("opensm-node-0009.conf", "topoconfig.conf")]
+    assert make(ib_plan, **STORAGE).run(task_vars={})["stale"] == []

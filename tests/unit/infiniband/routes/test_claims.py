@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import copy
+import re
+
 import ib_sites
 import made_up_dumps
 import pytest
@@ -33,7 +36,7 @@ def failing(made, fabric=None):
 
 def test_a_tree_as_planned_holds():
     assert failing(dumps()) == {}
-    assert len(claims(dumps())) == 4 + 4 + 1
+    assert len(claims(dumps())) == 5 + 4 + 1
 
 
 def test_a_route_to_no_port_is_named():
@@ -152,3 +155,43 @@ def test_blue_vela_in_full():
     """4,096 HCAs: 16.8 million pairs and 511 shifts of 8 rails."""
     made = made_up_dumps.Dumps(fabric_of(sites.example("blue_vela"), "compute"))
     assert failing(made) == {}
+
+
+def test_free_places_of_uneven_leaves_are_places_of_the_order():
+    """ftree fills every leaf to the size of the largest one with places that no HCA has."""
+    tree = copy.deepcopy(ib_sites.TREE)
+    tree["blocks"]["rack"]["count"] = 4
+    tree["models"]["node"]["ports"]["hca"]["names"] = "mlx5_[0:0]"
+    tree["models"]["leaf"]["ports"]["down"]["names"] = "ib[1:4]"
+    tree["models"]["leaf"]["ports"]["up"]["names"] = "ib[5:8]"
+    tree["devices"]["node"]["count"] = 4
+    tree["devices"]["leaf"]["count"] = 1
+    tree["devices"]["spine"]["count"] = 4
+    fabric = fabric_of(sites.site(**tree), "compute")
+    # One host is off in the first unit, and two in the third.
+    fabric.hcas = {hca: port for hca, port in fabric.hcas.items() if hca.host not in ("node-4", "node-11", "node-12")}
+    made = made_up_dumps.Dumps(fabric)
+    free = "0xFFFF\tDUMMY\n"
+    order = re.sub("(?m)^.*node-3 .*\n", lambda line: line[0] + free, made.order_text())
+    order = re.sub("(?m)^.*node-10 .*\n", lambda line: line[0] + free + free, order)
+    tables = read_tables(made.links_text(), made.forwarding_text(), order)
+    found = {claim.claim: claim for claim in route_claims(fabric, tables)}
+    (claim,) = (claim for text, claim in found.items() if text.startswith(ORDER))
+    assert (claim.holds, claim.seen) == (True, 0)
+    # 9 of 12 places beyond the leaf have an HCA. ftree gives its 4 up ports 3 places each.
+    assert found["leaf-2-1: HCAs by up port"].seen == "1 to 3"
+    assert [text for text, claim in found.items() if claim.holds is not True] == []
+    for hca in fabric.leaves["leaf-1-1"]:
+        made.forwarding["leaf-2-1"][hca] = 5
+    tables = read_tables(made.links_text(), made.forwarding_text(), order)
+    (claim,) = (claim for claim in route_claims(fabric, tables) if claim.holds is False and "up port" in claim.claim)
+    assert (claim.claim, claim.reason) == ("leaf-2-1: HCAs by up port", Mentions("port 5 has 5 HCAs"))
+
+
+def test_forwarding_tables_that_are_none_are_refused():
+    made = dumps()
+    text = made.forwarding_text()
+    with raises(InfinibandError, "leaf-1-1", "999"):
+        read_tables(made.links_text(), text.replace(" 001 ", " 999 ", 1))
+    with raises(InfinibandError, "leaf-1-1", "two tables"):
+        read_tables(made.links_text(), text + text)

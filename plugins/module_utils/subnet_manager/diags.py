@@ -1,0 +1,47 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Run the programs of infiniband-diags on this host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
+
+# The subnet of one RDMA device is read in minutes, even if many of its nodes do not answer.
+LIMIT_S = 1800
+SYSTEM_PATHS = "/usr/sbin:/sbin"
+
+
+class Diags:
+    """The programs on the subnet of an RDMA device; of the first one with a link if it is ""."""
+
+    def __init__(self, device: str = "") -> None:
+        self.options = ["-C", device] if device else []
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Return what a program prints. Raises InfinibandError."""
+        path = f"{os.environ.get('PATH', '')}:{SYSTEM_PATHS}"
+        command = [program, *self.options, *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=LIMIT_S,
+                env={**os.environ, "LC_ALL": "C", "PATH": path},
+            )
+        except FileNotFoundError:
+            raise InfinibandError(program, "the host does not have it", "install infiniband-diags") from None
+        except subprocess.TimeoutExpired:
+            raise InfinibandError(
+                " ".join(command), f"it has not ended in {LIMIT_S} s", "look at the links of the host's port"
+            ) from None
+        if done.returncode:
+            message = (done.stderr or done.stdout).strip()[:400]
+            remedy = "run it as root on a host with an active port of the fabric"
+            raise InfinibandError(" ".join(command), f"it failed: {message}", remedy)
+        return done.stdout

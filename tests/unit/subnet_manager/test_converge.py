@@ -1,0 +1,166 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The subnet manager of a host gets its files; tests/infiniband does the same with the real opensm."""
+
+from __future__ import annotations
+
+import ib_sites
+import pytest
+from manager_host import OTHER, UNIT, ManagerHost
+from messages import raises
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.converge import converge
+
+SITE, GUIDS = ib_sites.small()
+SETTINGS = {"managers": ["node-1 mlx5_0", "node-3 mlx5_0"], "options": {"log_file": "/var/log/o.log"}}
+MASTER, STANDBY = "Entering MASTER state\nSUBNET UP\n", "Entering STANDBY state\n"
+
+
+def options(guids=GUIDS, **others):
+    settings = {**SETTINGS, **{name: value for name, value in others.items() if name in ("routing", "partitions")}}
+    return {
+        "fabric": "compute",
+        "files": plan(SITE, "compute", settings, guids).files,
+        "config": f"opensm-{others.get('host', 'node-1')}.conf",
+        "directory": "/etc/opensm",
+        "restart": others.get("restart", False),
+        "limit_s": 0,
+    }
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host whose opensm becomes master when it starts, and sweeps when it gets HUP."""
+    log = tmp_path / "var/log/o.log"
+    log.parent.mkdir(parents=True)
+    host = ManagerHost(tmp_path, lambda: tell(host.becomes), lambda: None, lambda: tell(host.sweeps))
+    host.becomes, host.sweeps = MASTER, "SUBNET UP\n"
+
+    def tell(text):
+        with log.open("a") as stream:
+            stream.write(text)
+
+    return host
+
+
+def changes(host, *arguments, **options):
+    """Return the calls of systemctl of a convergence, and its outcome."""
+    host.changes.clear()
+    outcome = converge(host, *arguments, **options)
+    return list(host.changes), outcome
+
+
+PARTITIONS = {"a": {"pkey": 1, "members": {"node-1": "full"}}}
+
+
+def test_a_new_host_gets_files_and_service_and_then_nothing_more(host, tmp_path):
+    predicted = converge(host, options(), True)
+    assert not (tmp_path / "etc").exists()
+    calls, outcome = changes(host, options())
+    assert (calls, outcome.facts) == (
+        ["daemon-reload", f"enable {UNIT}", f"start {UNIT}"],
+        {"needs_restart": [], "manager": "master"},
+    )
+    assert (predicted.before, predicted.after) == (outcome.before, outcome.after)
+    files = {file.name: file.read_text() for file in (tmp_path / "etc/opensm").iterdir()}
+    assert set(files) == {"opensm.conf", "partitions.conf", "root_guids.conf", "node_names"}
+    assert files["opensm.conf"] == options()["files"]["opensm-node-1.conf"]
+    calls, outcome = changes(host, options())
+    assert (calls, outcome.changed, outcome.facts["manager"]) == ([], False, "master")
+
+
+def test_the_service_of_the_distribution_is_stopped_for_good(host):
+    host.enabled.add(OTHER)
+    host.active.add(OTHER)
+    calls, outcome = changes(host, options())
+    assert calls == ["daemon-reload", f"mask --now {OTHER}", f"enable {UNIT}", f"start {UNIT}"]
+    assert outcome.before[OTHER] == "enabled, running"
+    assert not changes(host, options())[1].changed
+
+
+def test_the_files_of_the_distribution_are_the_other_side_of_the_difference(host, tmp_path):
+    (tmp_path / "etc/rdma").mkdir(parents=True)
+    (tmp_path / "etc/rdma/opensm.conf").write_text("sm_priority 3\n")
+    outcome = converge(host, {**options(), "directory": "/etc/opensm/compute"}, True)
+    assert outcome.before["/etc/opensm/compute/opensm.conf"] == "sm_priority 3\n"
+    assert outcome.before["/etc/opensm/compute/partitions.conf"] is None
+
+
+def test_partitions_are_read_again_without_a_restart(host):
+    converge(host, options())
+    calls, outcome = changes(host, options(partitions=PARTITIONS))
+    assert calls == [f"reload {UNIT}"]
+    assert [name.rpartition("/")[2] for name in outcome.after] == ["partitions.conf"]
+    assert outcome.facts["needs_restart"] == []
+
+
+def test_a_standby_reads_its_files_again_and_sweeps_nothing(host):
+    host.becomes, host.sweeps = STANDBY, ""
+    converge(host, options(host="node-3"))
+    calls, outcome = changes(host, options(host="node-3", partitions=PARTITIONS))
+    assert (calls, outcome.facts["manager"]) == ([f"reload {UNIT}"], "standby")
+
+
+def test_the_first_manager_is_waited_for_until_it_is_master(host):
+    host.becomes = STANDBY
+    with raises(HostError, UNIT, "master", "other subnet managers"):
+        converge(host, options())
+
+
+def test_what_opensm_takes_only_at_its_start_waits_for_a_restart_that_is_allowed(host):
+    converge(host, options())
+    calls, outcome = changes(host, options(routing=["updn"]))
+    assert (calls, outcome.facts["needs_restart"]) == ([f"reload {UNIT}"], ["routing_engine"])
+    # The files are as planned, but opensm has the other engine.
+    calls, outcome = changes(host, options(routing=["updn"]))
+    assert (calls, outcome.changed, outcome.facts["needs_restart"]) == ([], False, ["routing_engine"])
+    assert converge(host, options(routing=["updn"], restart=True), True).changed
+    calls, outcome = changes(host, options(routing=["updn"], restart=True))
+    assert (calls, outcome.changed, outcome.facts["needs_restart"]) == ([f"restart {UNIT}"], True, [])
+    assert not changes(host, options(routing=["updn"], restart=True))[1].changed
+
+
+def test_new_names_of_switches_wait_for_a_restart(host):
+    converge(host, options())
+    guids = {**GUIDS, "leaf-1-1": "0x0000000000777777"}
+    assert changes(host, options(guids))[1].facts["needs_restart"] == ["node_names"]
+
+
+def test_an_opensm_that_refuses_the_partitions_fails_at_once(host):
+    converge(host, options())
+    host.sweeps = "osm_prtn_config_parse_file: PARSE ERROR: line 7: bad PKey\nSUBNET UP\n"
+    with raises(HostError, UNIT, "partitions.conf", "line 7"):
+        converge(host, options(partitions=PARTITIONS))
+
+
+def test_an_opensm_that_does_nothing_fails(host):
+    host.becomes = "Entering DISCOVERING state\n"
+    with raises(HostError, UNIT, "0 s", "journalctl"):
+        converge(host, options())
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [
+        ({"fabric": "a b"}, ("'a b'",)),
+        ({"files": {"../x": ""}}, ("'../x'",)),
+        ({"files": {"opensm-node-1.conf": 1}}, ("opensm-node-1.conf",)),
+        ({"config": "opensm-node-9.conf"}, ("opensm-node-9.conf",)),
+        (
+            {"files": plan(SITE, "compute", SETTINGS, {}).files},
+            ("opensm-node-1.conf", "GUID", "first port"),
+        ),
+    ],
+)
+def test_files_that_opensm_must_not_get_are_refused(host, change, facts, tmp_path):
+    with raises(HostError, *facts):
+        converge(host, {**options(), **change})
+    assert not (tmp_path / "etc").exists()
+
+
+def test_predictions_of_a_running_manager_change_nothing(host):
+    converge(host, options())
+    calls, outcome = changes(host, options(partitions=PARTITIONS), check=True)
+    assert (calls, outcome.changed) == ([], True)
