@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import check_name, nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
@@ -287,9 +287,11 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
 
 
 def _nics(nics_by_host: Mapping[str, Any] | None) -> dict[migration.NicName, Nic]:
-    nics_read: dict[str, Nic] = {}
-    return {
-        (host, nic): nic_of(f"host {host}: NIC {nic}", data, nics_read)
-        for host, nics in (nics_by_host or {}).items()
-        for nic, data in Settings(FabricError, f"host {host}", nics).data.items()
-    }
+    distinct: dict[str, Nic] = {}
+    nics_read = {}
+    for host, nics in (nics_by_host or {}).items():
+        for nic, data in Settings(FabricError, f"host {host}", nics).data.items():
+            subject = f"host {host}: NIC {nic}"
+            nics_read[host, nic] = nic_of(subject, data, distinct)
+            check_name(subject, nics_read[host, nic], nic)
+    return nics_read
