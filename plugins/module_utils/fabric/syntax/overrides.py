@@ -227,8 +227,10 @@ DELL_SONIC = Rules(
     (r"fbs_policies .*forwarding (egress_interfaces|next_hop\w*|replication_groups) ", PATH),
 )
 LINUX = Rules(
-    (r"link (down|xdp)", LINK),
-    (r"team$|bond (balance-rr|broadcast)$", PATH),  # a team's hash is not shown; these modes have none
+    (r"link (down|xdp)$", LINK),
+    (r"link \S+ tagged$", CLASS),
+    # A team's hash is not shown; these modes have none, or move flows between members.
+    (r"team$|bond (balance-rr|broadcast|balance-tlb|balance-alb)$", PATH),
     (r"qdisc (noqueue|noop|mq|pfifo\w*|bfifo|fq|fq_codel|ets|prio|red)$", None),
     (r"qdisc (ingress|clsact)", CLASS),
     (r"qdisc ", RATE),

@@ -986,6 +986,24 @@ EXAMPLES = {
         "bond that takes turns": (lambda reading: with_bond(reading, 9216, mode="balance-rr"), "bond balance-rr"),
         "bridge's MTU": (lambda reading: with_vlan(reading, 10, bridge_mtu=1500), "link br0 mtu 1500"),
         "VLAN's MTU": (lambda reading: with_vlan(reading, 10, mtu=1500), "link vlan10 mtu 1500"),
+        "tag of a VLAN": (lambda reading: with_vlan(reading, 10, flags=()), "tagged"),
+        "VLAN's device": (
+            lambda reading: reading["links"].append(
+                {**device("eth0.10", "vlan", id=10), "link": reading["links"][0]["ifname"]}
+            ),
+            "link eth0.10 tagged",
+        ),
+        "macvlan's MTU": (
+            lambda reading: reading["links"].append(
+                {**device("mv0", "macvlan", 1500), "link": reading["links"][0]["ifname"]}
+            ),
+            "link mv0 mtu 1500",
+        ),
+        "bond with an idle member": (
+            lambda reading: with_bond(reading, 9216, mode="active-backup"),
+            "bond0: none",
+        ),
+        "bond that moves flows": (lambda reading: with_bond(reading, 9216, mode="balance-tlb"), "bond balance-tlb"),
         "MTU of a VLAN of an unknown port": (
             lambda reading: [with_vlan(reading, 20, mtu=1500), reading.pop("vlans")],
             "link vlan10 mtu 1500",
@@ -1338,13 +1356,14 @@ def with_bond(reading, mtu, kind="bond", mode="802.3ad", xmit_hash_policy="layer
     reading["filters"]["bond0"] = []
 
 
-def with_vlan(reading, carried, mtu=9100, bridge_mtu=9100):
+def with_vlan(reading, carried, mtu=9100, bridge_mtu=9100, flags=("Egress Untagged",)):
     """Put the first port into a bridge, in the VLAN ``carried``, and give the bridge an interface of VLAN 10."""
     port = reading["links"][0]
     port.update(master="br0", linkinfo={"info_slave_kind": "bridge"})
     reading["links"].append(device("br0", "bridge", bridge_mtu, vlan_filtering=1))
     reading["links"].append({**device("vlan10", "vlan", mtu, id=10), "link": "br0"})
-    reading["vlans"] = [{"ifname": port["ifname"], "vlans": [{"vlan": 1}, {"vlan": carried - 2, "vlanEnd": carried}]}]
+    vlans = [{"vlan": 1}, {"vlan": carried - 2, "vlanEnd": carried}]
+    reading["vlans"] = [{"ifname": port["ifname"], "vlans": [{**vlan, "flags": [*flags]} for vlan in vlans]}]
 
 
 LIMIT = {"limit": {"rate": 10, "per": "second"}}
