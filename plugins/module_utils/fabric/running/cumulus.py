@@ -64,7 +64,7 @@ SPEED = re.compile(r"(\d+)G")
 BREAKOUT = re.compile(r"(\d+)x(?:(\d+)G)?")  # "4x", earlier "4x100G"
 PARTS = 8  # into which a port can be split: its lanes
 # The sections with statements that can change what packets get, of the switch and of an interface.
-CHANGING = {"": ("nve", "qos", "system"), "interface": ("link", "qos", "storm-control")}
+CHANGING = {"": ("nve", "qos", "system"), "interface": ("link", "qos", "router", "storm-control")}
 PORT = re.compile(r"swp\d+(s\d+)?")
 SVI = re.compile(r"vlan(\d+)")
 RANGE = re.compile(r"(.*?)(\d+)-(\d+)")

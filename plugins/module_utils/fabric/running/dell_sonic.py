@@ -29,6 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
     DELL_SONIC,
     QUEUE,
+    SIZE,
     statements,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
@@ -188,6 +189,11 @@ class DellSonicReader:
     def overrides(self, ports: dict[str, PortQos]) -> Iterator[Override]:
         """Return the options that can change what packets get and that are not read."""
         for port, settings in self.mtus.items():
+            mtu, parent = self.mtu(port), port.partition(".")[0]
+            if mtu is not None and (
+                port.startswith("Vlan") or parent != port
+            ):  # which ports a VLAN has is not gathered
+                yield Override(f"interfaces {port} mtu {mtu}", SIZE, (parent,), mtu)
             speeds = [f"SPEED_{speed.removesuffix('000')}GB" for speed in settings.get("advertised_speed", [])]
             if settings.get("enabled") is False:
                 yield from _overrides("interfaces", {"enabled": False}, (port,))

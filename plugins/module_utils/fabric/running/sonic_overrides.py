@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Override
@@ -17,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
     ConfigDb,
     listed,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, SONIC
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, SIZE, SONIC
 
 # The tables of sonic-yang-models that can change what packets get, with the fields of PORT that can; no other table
 # can, except for those that the reader of ``qos`` reads wholly.
@@ -75,6 +76,7 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
         for port, entry in db.table("PORT").items()
         if "lanes" in entry and "admin_status" not in entry
     ]
+    found += _routed_mtus(db)
     pausing = {port for port, key in db.by_port("PORT_QOS_MAP").items() if db.text("PORT_QOS_MAP", key, "pfc_enable")}
     for table in _TABLES:
         for key, entry in db.table(table).items() if table in db.tables else ():
@@ -84,6 +86,17 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
                 if effect and ports is not None:
                     found.append(Override(f"{table}|{key} {field} {value}", effect, ports))
     return tuple(found)
+
+
+def _routed_mtus(db: ConfigDb) -> Iterator[Override]:
+    """Yield the MTU of each VLAN that has an interface, with the ports that carry the VLAN."""
+    for vlan in dict.fromkeys(key.partition("|")[0] for key in db.table("VLAN_INTERFACE")):
+        mtu = db.number("VLAN", vlan, "mtu", 1, 9216) if vlan in db.table("VLAN") else None
+        ports = tuple(
+            port for name, _bar, port in (key.partition("|") for key in db.table("VLAN_MEMBER")) if name == vlan
+        )
+        if mtu is not None and ports:
+            yield Override(f"VLAN|{vlan} mtu {mtu}", SIZE, ports, mtu)
 
 
 def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any], pausing: set[str]) -> str:

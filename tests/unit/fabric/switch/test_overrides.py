@@ -238,6 +238,11 @@ EXAMPLES = {
             "priority-flow-control override-interface mode off",
             "priority-flow-control override-interface mode off",
         ),
+        "split port": ("interface breakout module 1 port 1-2,7 map 100g-4x", "module 1 port 1-2,7 map 100g-4x"),
+        "packets of a flow on several ways": (
+            "hardware profile dlb\n  dlb-interface Eth1/1\n  mode per-packet",
+            "hardware profile dlb mode per-packet",
+        ),
         "pauses that are only obeyed": ("NETWORK: pause pfc-cos 3 receive", "[]"),
     },
     "junos": {
@@ -455,6 +460,15 @@ EXAMPLES = {
             "set class-of-service routing-instances R classifiers dscp default",
             "class-of-service routing-instances R classifiers dscp default",
         ),
+        "packets of a flow on several ways": (
+            "set forwarding-options enhanced-hash-key ecmp-dlb per-packet",
+            "forwarding-options enhanced-hash-key ecmp-dlb per-packet",
+        ),
+        "packets of a flow on several members": (
+            "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 9192\n"
+            "set interfaces ae0 aggregated-ether-options load-balance per-packet",
+            "interfaces ae0 aggregated-ether-options load-balance per-packet",
+        ),
         "MACsec": (
             "set security macsec interfaces PORT connectivity-association C",
             "security macsec interfaces et-0/0/1 connectivity-association C",
@@ -577,6 +591,14 @@ EXAMPLES = {
             {"PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}}, "PORTCHANNEL": {"PortChannel1": {"mtu": "1500"}}},
             "PortChannel1 mtu 1500",
         ),
+        "MTU of a VLAN": (
+            {
+                "VLAN": {"Vlan10": {"mtu": "1500"}},
+                "VLAN_INTERFACE": {"Vlan10": {}, "Vlan10|10.0.0.1/24": {}},
+                "VLAN_MEMBER": {"Vlan10|PORT": {"tagging_mode": "tagged"}},
+            },
+            "VLAN|Vlan10 mtu 1500",
+        ),
         "PCP map": (
             {"DOT1P_TO_TC_MAP": {"A": {"0": "0"}}, "PORT_QOS_MAP": {"PORT": {"dot1p_to_tc_map": "A"}}},
             "PORT_QOS_MAP dot1p_to_tc_map A",
@@ -662,6 +684,14 @@ EXAMPLES = {
         "MTU of a bridge": (
             {"interface": {"PORT": BRIDGED, "br_default": {"link": {"mtu": 1500}}}},
             "interface br_default link mtu 1500",
+        ),
+        "adaptive routing": (
+            {"interface": {"PORT": {"router": {"adaptive-routing": {"enable": "on"}}}}},
+            "interface swp1 router adaptive-routing enable on",
+        ),
+        "policy of routing": (
+            {"interface": {"PORT": {"router": {"pbr": {"map": {"M": {}}}}}}},
+            "interface swp1 router pbr map M",
         ),
         "MTU of VXLAN": ({"interface": {"PORT": BRIDGED}, "nve": {"vxlan": {"mtu": 1500}}}, "nve vxlan mtu 1500"),
         "split port": (
@@ -765,6 +795,11 @@ EXAMPLES = {
         "port down": ({"interfaces": [{"name": "PORT", "enabled": False}]}, "interfaces enabled False"),
         "port speed": ({"interfaces": [{"name": "PORT", "speed": "SPEED_100GB"}]}, "100 Gbit/s"),
         "speed in Mbit/s": ({"interfaces": [{"name": "PORT", "speed": "SPEED_2500MB"}]}, "2.5 Gbit/s"),
+        "MTU of a subinterface": (
+            {"interfaces": [{"name": "Eth1/1.10", "mtu": 1500}]},
+            "interfaces Eth1/1.10 mtu 1500",
+        ),
+        "MTU between VLANs": ({"interfaces": [{"name": "Vlan10", "mtu": 1500}]}, "interfaces Vlan10 mtu 1500"),
         "asymmetric PFC": (
             {"qos_interfaces": [{"name": "PORT", "pfc": {"asymmetric": True}}]},
             "qos_interfaces pfc asymmetric True",
@@ -1061,6 +1096,8 @@ HARMLESS = {
     "nxos": [
         "PORT: no shutdown",
         "PORT: speed 400000",
+        "interface breakout module 1 port 7 map 100g-4x",
+        "hardware profile dlb\n  dlb-interface Eth1/1\n  mode flowlet",
         "interface mgmt0\n  shutdown",
         "policy-map type qos UNUSED\n  class class-default\n    police cir 1 gbps",
         f"OTHERS: {DROPS}",
@@ -1080,6 +1117,7 @@ HARMLESS = {
     ],
     "junos": [
         "set interfaces PORT speed 400g",
+        "set forwarding-options enhanced-hash-key ecmp-dlb flowlet inactivity-interval 16",
         "set interfaces PORT description disable",
         "set groups G class-of-service interfaces <*> shaping-rate 1g",
         "set groups G system host-name x\nset apply-groups G",
@@ -1105,6 +1143,8 @@ HARMLESS = {
     "sonic": [
         {"PORT": {"PORT": {"pfc_asym": "off", "fec": "rs", "description": "shutdown"}}},
         {"PORT": {"PORT": {"autoneg": "on", "adv_speeds": "400000"}}},
+        {"VLAN": {"Vlan10": {"mtu": "1500"}}, "VLAN_MEMBER": {"Vlan10|PORT": {"tagging_mode": "tagged"}}},
+        {"VLAN": {"Vlan10": {"mtu": "1500"}}, "VLAN_INTERFACE": {"Vlan10": {}}},
         {"BUFFER_PROFILE": {"egress_lossless_profile": {"dynamic_th": "0"}, "UNUSED": {"dynamic_th": "-8"}}},
         {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "disable"}}},
         {
@@ -1145,6 +1185,7 @@ HARMLESS = {
         {"COPP_GROUP": {"queue4_group1": {"queue": "4", "cir": "6000"}}},
     ],
     "cumulus": [
+        {"interface": {"PORT": {"router": {"adaptive-routing": {"enable": "off"}, "ospf": {"area": "0"}}}}},
         {
             "interface": {
                 "PORT": {"link": {"state": {"up": {}}, "speed": "400G", "fec": "rs"}, "acl": {"A": {"inbound": {}}}}
