@@ -290,14 +290,11 @@ class DellSonicReader:
     def paused(self, port: str, pfc: dict[str, Any]) -> tuple[int, ...]:
         """Return the priorities that have PFC, ascending."""
         module, subject = "sonic_qos_interfaces", f"{port} priorities"
-        return tuple(
-            sorted(
-                dot1p
-                for entry in pfc.get("priorities", [])
-                for dot1p in [self._number(module, subject, entry, "dot1p", 0, CLASSES - 1)]
-                if dot1p is not None and entry.get("enable") is True
-            )
-        )
+        numbers = {
+            self._number(module, subject, entry, "dot1p", 0, CLASSES - 1): entry.get("enable") is True
+            for entry in pfc.get("priorities", [])
+        }
+        return tuple(sorted(number for number, enabled in numbers.items() if enabled and number is not None))
 
     def bound_map(self, port: str, bound: dict[str, Any], form: tuple[str, str, str, str]) -> Octet | None:
         """Return the map that a port's option names; None where it names none."""
@@ -388,15 +385,12 @@ class DellSonicReader:
 
     def ecmp_fields(self) -> tuple[str, ...] | None:
         """Return the packet fields of the hash for both IP versions; None where neither is set."""
-        fields_of_all: set[str] | None = None
-        for family_index, family in enumerate(("ipv4", "ipv6")):
-            options = self.config["sonic_ecmp_load_share"].get(family)
-            if options:
-                of_family = {
-                    field for field, names in HASH.items() if options.get(f"{family}_{names[family_index]}") is True
-                }
-                fields_of_all = of_family if fields_of_all is None else fields_of_all & of_family
-        return None if fields_of_all is None else tuple(sorted(fields_of_all))
+        hashed = [
+            {field for field, names in HASH.items() if options.get(f"{family}_{names[index]}") is True}
+            for index, family in enumerate(("ipv4", "ipv6"))
+            if (options := self.config["sonic_ecmp_load_share"].get(family))
+        ]
+        return tuple(sorted(set.intersection(*hashed))) if hashed else None
 
 
 def _overrides(module: str, options: Any, ports: tuple[str, ...], name: str = "") -> Iterator[Override]:
