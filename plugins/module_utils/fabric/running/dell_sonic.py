@@ -129,7 +129,6 @@ class DellSonicReader:
             overrides=(*self.overrides(ports), *self.overrides_of_lags(lags), *self.overrides_of_buffers()),
             speeds_gbit_s={port: speed for port in self.mtus if (speed := self.speed_gbit_s(port)) is not None},
             lags=lags,
-            lag_ip_mtu_bytes={lag: mtu for lag in lags if (mtu := self.mtu(lag)) is not None},
         )
 
     def lags(self) -> dict[str, tuple[str, ...]]:
@@ -191,7 +190,7 @@ class DellSonicReader:
         for port, settings in self.mtus.items():
             mtu, parent = self.mtu(port), port.partition(".")[0]
             if mtu is not None and (
-                port.startswith("Vlan") or parent != port
+                port.startswith(("PortChannel", "Vlan")) or parent != port
             ):  # which ports a VLAN has is not gathered
                 yield Override(f"interfaces {port} mtu {mtu}", SIZE, (parent,), mtu)
             speeds = [f"SPEED_{speed.removesuffix('000')}GB" for speed in settings.get("advertised_speed", [])]

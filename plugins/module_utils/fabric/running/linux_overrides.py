@@ -28,7 +28,8 @@ BOND_FIELDS = {
     **dict.fromkeys(("layer3+4", "encap3+4"), ECMP_FIELDS),
     **dict.fromkeys(("layer2+3", "encap2+3"), ("destination_ip", "source_ip")),
 }
-ON_PORTS = (None, "bridge", "ipvlan", "macvlan", "team", "vlan")  # kinds of devices whose packets ports send unchanged
+# The kinds of devices whose packets ports send unchanged.
+ON_PORTS = (None, "bond", "bridge", "ipvlan", "macvlan", "team", "vlan")
 OTHERS = {"icmp", "icmpv6", "ipv6-icmp", "igmp", "sctp", "tcp"}
 
 
@@ -57,7 +58,7 @@ def overrides(model: Model) -> tuple[Override, ...]:
         Override(text, effect, ports) for text, ports in dict.fromkeys(statements) if (effect := LINUX.effect(text))
     ]
     for name in lower:  # a tunnel's packets are others than those of the ports below
-        if name not in bonds and kinds.get(name, {}).get("info_kind") in ON_PORTS:
+        if name in model["links"] and kinds.get(name, {}).get("info_kind") in ON_PORTS:
             mtu = model["links"][name]
             seen.append(Override(f"link {name} mtu {mtu}", SIZE, (name,), mtu))
     placed = [replace(override, ports=_all_ports_below(override.ports, lower)) for override in seen]

@@ -76,7 +76,7 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
         for port, entry in db.table("PORT").items()
         if "lanes" in entry and "admin_status" not in entry
     ]
-    found += _routed_mtus(db)
+    found += _upper_mtus(db)
     pausing = {port for port, key in db.by_port("PORT_QOS_MAP").items() if db.text("PORT_QOS_MAP", key, "pfc_enable")}
     for table in _TABLES:
         for key, entry in db.table(table).items() if table in db.tables else ():
@@ -88,8 +88,11 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
     return tuple(found)
 
 
-def _routed_mtus(db: ConfigDb) -> Iterator[Override]:
-    """Yield the MTU of each VLAN that has an interface, with the ports that carry the VLAN."""
+def _upper_mtus(db: ConfigDb) -> Iterator[Override]:
+    """Yield the MTU of each port channel, which its members have, too, and of each VLAN that has an interface."""
+    for lag in lags(db):
+        mtu = db.number("PORTCHANNEL", lag, "mtu", 1, 9216) or _DEFAULT_LAG_MTU_BYTES
+        yield Override(f"{lag} mtu {mtu}", SIZE, (lag,), mtu)
     for vlan in dict.fromkeys(key.partition("|")[0] for key in db.table("VLAN_INTERFACE")):
         mtu = db.number("VLAN", vlan, "mtu", 1, 9216) if vlan in db.table("VLAN") else None
         ports = tuple(
@@ -147,11 +150,6 @@ def speeds_gbit_s(db: ConfigDb) -> dict[str, float]:
     """Return the configured speeds of ports."""
     speeds = {port: db.number("PORT", port, "speed", 1, 1_600_000) for port in db.table("PORT")}
     return {port: speed / 1000 for port, speed in speeds.items() if speed is not None}
-
-
-def lag_ip_mtu_bytes(db: ConfigDb) -> dict[str, int]:
-    """Return the MTU of each port channel, which its members have, too (sonic-swss, cfgmgr/teammgr.cpp)."""
-    return {lag: db.number("PORTCHANNEL", lag, "mtu", 1, 9216) or _DEFAULT_LAG_MTU_BYTES for lag in lags(db)}
 
 
 def lags(db: ConfigDb) -> dict[str, tuple[str, ...]]:

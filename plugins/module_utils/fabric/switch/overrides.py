@@ -20,8 +20,7 @@ MEMBERS, MEMBER_UNKNOWN = (
     "all members of the port channel are in the inventory",
     "packets also take ports that were not checked",
 )
-LAG_MTU = "the port channel lets pass what its members let pass"
-UPPER_MTU = "an interface above the port (a unit, a VLAN, a bridge) lets pass what the port lets pass"
+UPPER_MTU = "an interface above the port (a port channel, a unit, a VLAN, a bridge) lets pass what the port lets pass"
 TOO_LARGE = "larger packets are dropped"
 LAG_HASH = "the port channel spreads packets by the fields of the policy"
 ONE_MEMBER = "many flows can take one member, and the others are idle"
@@ -70,9 +69,6 @@ def problems(
         others = [member for member in members if member not in speeds_gbit_s]
         if known and others:
             yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
-        mtu, least = seen.lag_ip_mtu_bytes.get(lag), _ip_mtu_bytes(wanted, known) if known else 0
-        if mtu is not None and mtu < least:
-            yield known, LAG_MTU, f"IP packets of {least} bytes", f"{lag} mtu {mtu}", TOO_LARGE
         hashed, needed = seen.lag_fields.get(lag), (wanted.ecmp_fields if wanted is not None else None) or ()
         if known and hashed is not None and not set(needed) <= set(hashed):
             yield known, LAG_HASH, ", ".join(needed), f"{lag}: {', '.join(hashed) or 'none'}", ONE_MEMBER

@@ -24,10 +24,9 @@ def switch_():
     return linux.parse(READ, "leaf1")
 
 
-def test_members_mtu_and_hash_of_each_bond_are_read(switch):
+def test_members_and_hash_of_each_bond_are_read(switch):
     bonds = {"bond0": ("p1", "p2"), "bond1": ("p3", "p4"), "bond2": ("p5", "p6")}
     assert switch.lags == {**bonds, "team0": ("p9",)}
-    assert switch.lag_ip_mtu_bytes == {**dict.fromkeys(bonds, 9100), "team0": 1500}
     fields = {lag: sorted(hashed) for lag, hashed in switch.lag_fields.items()}
     assert fields == {"bond0": sorted(ECMP_FIELDS), "bond1": ["destination_ip", "source_ip"], "bond2": []}
 
@@ -36,6 +35,8 @@ def test_what_concerns_a_port_is_found_on_the_devices_above_it(switch):
     found = {(override.effect, frozenset(override.ports), override.ip_mtu_bytes) for override in switch.overrides}
     assert found == {
         ("path", frozenset({"p9"}), None),
+        *(("size", frozenset(ports), 9100) for ports in (("p1", "p2"), ("p3", "p4"), ("p5", "p6"))),
+        ("size", frozenset({"p9"}), 1500),  # team0
         ("class", frozenset({"p1", "p2"}), None),  # bond0.30
         ("class", frozenset({"p3", "p4"}), None),  # bond1 sends VLANs 10 to 12 with tags
         ("size", frozenset({"p3", "p4", "p7", "p8"}), 9100),  # br0

@@ -653,7 +653,7 @@ EXAMPLES = {
         "member of a bond": ({"interface": {"bond1": {"bond": {"member": {"PORT": {}, "swp99": {}}}}}}, "swp99"),
         "bond's MTU": (
             {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 1500}}}},
-            "bond1 mtu 1500",
+            "interface bond1 link mtu 1500",
         ),
         "MTU of a VLAN": (
             {"interface": {"PORT": BRIDGED, "vlan10": {"type": "svi", "vlan": 10, "link": {"mtu": 1500}}}},
