@@ -94,12 +94,11 @@ def _upper_mtus(db: ConfigDb) -> Iterator[Override]:
         mtu = db.number("PORTCHANNEL", lag, "mtu", 1, 9216) or _DEFAULT_LAG_MTU_BYTES
         yield Override(f"{lag} mtu {mtu}", SIZE, (lag,), mtu)
     for vlan in dict.fromkeys(key.partition("|")[0] for key in db.table("VLAN_INTERFACE")):
-        mtu = db.number("VLAN", vlan, "mtu", 1, 9216) if vlan in db.table("VLAN") else None
-        ports = tuple(
-            port for name, _bar, port in (key.partition("|") for key in db.table("VLAN_MEMBER")) if name == vlan
-        )
-        if mtu is not None and ports:
-            yield Override(f"VLAN|{vlan} mtu {mtu}", SIZE, ports, mtu)
+        vlan_mtu = db.number("VLAN", vlan, "mtu", 1, 9216) if vlan in db.table("VLAN") else None
+        members = [key.partition("|") for key in db.table("VLAN_MEMBER")]
+        ports = tuple(port for name, _bar, port in members if name == vlan)
+        if vlan_mtu is not None and ports:
+            yield Override(f"VLAN|{vlan} mtu {vlan_mtu}", SIZE, ports, vlan_mtu)
 
 
 def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any], pausing: set[str]) -> str:
