@@ -234,8 +234,8 @@ DELL_SONIC = Rules(
 LINUX = Rules(
     (r"link (down|xdp)$", LINK),
     (r"link \S+ tagged$", CLASS),
-    # A team's hash is not shown; these modes have none, or move flows between members.
-    (r"team$|bond (balance-rr|broadcast|balance-tlb|balance-alb)$", PATH),
+    # A team's hash is not shown; these modes have none, or move flows between members; a bond of no mode was not read.
+    (r"(team|bond)$|bond (balance-rr|broadcast|balance-tlb|balance-alb)$", PATH),
     (r"qdisc (noqueue|noop|mq|pfifo\w*|bfifo|fq|fq_codel|ets|prio|red)$", None),
     (r"qdisc (ingress|clsact)", CLASS),
     (r"qdisc ", RATE),

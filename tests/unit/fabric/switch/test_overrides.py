@@ -1038,6 +1038,7 @@ EXAMPLES = {
             lambda reading: with_bond(reading, 9216, mode="active-backup"),
             "bond0: none",
         ),
+        "bond of an unknown mode": (lambda reading: with_bond(reading, 9216, mode=""), "bond"),
         "bond that moves flows": (lambda reading: with_bond(reading, 9216, mode="balance-tlb"), "bond balance-tlb"),
         "MTU of a VLAN of an unknown port": (
             lambda reading: [with_vlan(reading, 20, mtu=1500), reading.pop("vlans")],
