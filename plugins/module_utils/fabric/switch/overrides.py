@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, QUEUE
 
 OVERRIDDEN = "no statement that is not understood can change the {} of packets"
 UNKNOWN = "the path is not known beyond it"
@@ -29,11 +29,21 @@ _ROUTED = re.compile(r"(?i)vlan|irb$")  # interfaces between VLANs, whose packet
 
 
 def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, float]) -> Iterator[Override]:
-    """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all."""
+    """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all.
+
+    An inventory has the members of a port channel, or the port channel itself. Of the latter, the lines that its
+    members do not have are its QoS, which is read.
+    """
+    read = tuple(f"interface {lag} " for lag in seen.lags if lag in speeds_gbit_s)
+    lag_of = {member: lag for lag, members in seen.lags.items() for member in members}
     for override in seen.overrides:
-        members = dict.fromkeys(member for port in override.ports for member in seen.lags.get(port, (port,)))
-        ports = tuple(port for port in members if port in speeds_gbit_s)
-        if any(map(_ROUTED.match, members)) and override.effect != LINK:
+        if override.effect == QUEUE and override.statement.startswith(read):
+            continue
+        names = dict.fromkeys(
+            name for port in override.ports for name in (port, *seen.lags.get(port, ()), lag_of.get(port, port))
+        )
+        ports = tuple(name for name in names if name in speeds_gbit_s)
+        if any(map(_ROUTED.match, names)) and override.effect != LINK:
             yield replace(override, ports=())
         elif ports or not override.ports:
             yield replace(override, ports=ports)
@@ -65,8 +75,8 @@ def problems(
         if speed != speeds_gbit_s.get(port, speed):
             yield (port,), LINE_RATE, f"{speeds_gbit_s[port]:g} Gbit/s", f"{speed:g} Gbit/s", LINE_RATE_WRONG
     for lag, members in seen.lags.items():
-        known = tuple(member for member in members if member in speeds_gbit_s)
-        others = [member for member in members if member not in speeds_gbit_s]
+        known = tuple(member for member in (lag, *members) if member in speeds_gbit_s)
+        others = [member for member in members if member not in speeds_gbit_s and lag not in speeds_gbit_s]
         if known and others:
             yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
         hashed, needed = seen.lag_fields.get(lag), (wanted.ecmp_fields if wanted is not None else None) or ()

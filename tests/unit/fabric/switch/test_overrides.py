@@ -15,6 +15,8 @@ import pytest
 from proof_requests import judged, params
 from switches import PORTS
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import Script
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import OVERRIDDEN
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
@@ -1503,3 +1505,27 @@ def test_a_statement_that_can_undo_the_policy_is_named_by_the_path_and_the_proof
 )
 def test_other_statements_change_nothing(system, index):
     assert judged(system, changed(system, HARMLESS[system][index])) == ([], [], "")
+
+
+@pytest.mark.parametrize("place", ["PORT", "member"])
+@pytest.mark.parametrize(("system", "lag"), [("eos", "Port-Channel7"), ("nxos", "port-channel7")])
+def test_a_port_channel_of_the_inventory_is_checked_with_its_members(system, lag, place):
+    """Without the statement it holds: its lines that its member does not have are its policy."""
+
+    def faults(statement):
+        request, port = params(system), next(iter(PORTS[system]))
+        switches = json.dumps(request["switches"]).replace(f'"spine1", "port": "{port}"', f'"spine1", "port": "{lag}"')
+        request["switches"] = json.loads(switches)
+        ports = request["switches"]["spine1"]["ports"]
+        request["switches"]["spine1"]["ports"] = {lag: ports.pop(port), **ports}
+        lines = {"PORT": "", "member": "", place: statement}
+        request["running"]["spine1"] = (
+            request["running"]["spine1"].replace(f"interface {port}\n", f"interface {lag}\n{lines['PORT']}")
+            + f"interface Ethernet9/1\n   channel-group 7 mode active\n{lines['member']}"
+        )
+        path = report.checked({**request, "paths": [], "rdma_class": None, "thresholds": True})["faults"]
+        return [fault["seen"] for fault in path], prove(request)[0].holds
+
+    assert faults("") == ([], True)
+    for statement in ("shutdown", "storm-control broadcast level 1"):
+        assert faults(f"   {statement}\n") == ([statement], False)
