@@ -28,8 +28,7 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     switch beyond --limit), and says so. A device whose reading was given and cannot be read, and a switch for which the
     policy cannot be planned, fails. Raises FabricError.
     """
-    bare = {**params, "hosts": None}  # the plan checks the hosts' NICs
-    readings = configs.wanted_and_seen(bare)
+    readings = configs.wanted_and_seen({**params, "hosts": None})  # the plan checks the hosts' NICs
     wanted = readings.wanted
     compared, running = configs.compare(readings), configs.running_texts(params["running"])
     hosts = read_hosts(params["nics"], params["hosts"])
@@ -65,8 +64,8 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
         (difference["message"] for differences in compared["differences"].values() for difference in differences), ""
     )
     requested = {**params, "paths": [], "rdma_class": None, "thresholds": True}
-    parts = list(report.requested_parts(requested, with_changes=False, hosts=hosts))
-    read = {*readings.seen, *readings.refused, *hosts.nics}
+    parts = list(report.requested_parts(requested, readings, hosts, with_changes=False))
+    read = {*readings.seen, *hosts.nics}
     known_parts = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
     unread = {device for part in parts if part.layer != FABRIC for device in _devices(part)} - read
     unread -= {*readings.unread, *hosts.unread}

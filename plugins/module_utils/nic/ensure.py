@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import dcb
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import check_name, nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import (
     class_of,
     differences,
@@ -79,6 +79,8 @@ def restore(system: System, nics: dict[str, Any], check: bool = False, stage: st
     seen = read.read(system, list(nics))
     try:
         want: Planned = {name: (nic_of(name, nics[name]), {}) for name in seen}
+        for name, (wanted, _cannot) in want.items():
+            check_name(name, wanted, name)
     except FabricError as error:
         raise HostError.of(error) from error
     return _bring(system, seen, want, check, stage)

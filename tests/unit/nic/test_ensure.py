@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
+from messages import raises
 from nic_policy import LOSSY, NIC, bring
 from switches import policies
 
@@ -204,6 +205,14 @@ def test_a_nic_without_dcb_settings_is_restored(host):
     assert system.dcb["ens1np0"].app == []
     assert system.dcb["ens1np0"].dcbx == {"lld_managed": True, "ieee": True}
     assert not ensure.restore(system, before).changed
+
+
+def test_a_nic_is_not_restored_to_the_settings_of_another(host):
+    system = host()
+    before = {"mlx5_0": {**ensure.shown(read.read(system, ["mlx5_0"])["mlx5_0"]), "name": "mlx5_1"}}
+    with raises(HostError, "mlx5_0", "mlx5_1"):
+        ensure.restore(system, before)
+    assert system.effects == []
 
 
 # mlnx_qos

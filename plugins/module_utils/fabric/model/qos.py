@@ -192,9 +192,8 @@ class Switch:
     ``least_xoff_bytes``: the headroom that a planned switch must at least compute itself, by port.
 
     ``speeds_gbit_s``: of each port; of a switch as read, where a speed is configured. Only read, never wanted or
-    compared: ``overrides``; ``lags``: the members of each port channel; ``lag_ip_mtu_bytes``: the largest IP packet
-    that each port channel lets pass, where it is known; ``lag_fields``: those of ECMP_FIELDS by which a port channel
-    spreads packets over its members, where the system has a hash of its own for it.
+    compared: ``overrides``; ``lags``: the members of each port channel; ``lag_fields``: those of ECMP_FIELDS by which a
+    port channel spreads packets over its members, where the system has a hash of its own for it.
     """
 
     name: str
@@ -207,7 +206,6 @@ class Switch:
     overrides: tuple[Override, ...] = field(default=(), compare=False)
     speeds_gbit_s: Mapping[str, float] = field(default_factory=dict, compare=False)
     lags: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
-    lag_ip_mtu_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
     lag_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     buffers: Buffers | None = field(default=None, compare=False)
     least_xoff_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)

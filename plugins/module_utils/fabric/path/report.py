@@ -44,25 +44,23 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.hosts i
     read_hosts,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
     PLANNABLE,
     READABLE,
-    buffers_of,
+    Readings,
     left_to_change,
-    parse_readable,
+    read_fabric,
     running_texts,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import (
     HOST,
     SwitchSpec,
-    read_inventory,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import (
     UNKNOWN,
     problems,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan_possible
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
@@ -77,7 +75,8 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     claims_made: list[Claim] = []
     held_claims: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold: one represents all
     count = 0
-    for part in requested_parts(params):
+    readings = read_fabric({**params, "hosts": None})  # the plan checks the hosts' NICs
+    for part in requested_parts(params, readings, read_hosts(params["nics"], params["hosts"])):
         count += 1
         if not part.findings and part.layer not in held_claims:
             held_claims[part.layer] = claims([part], SOURCE)
@@ -102,20 +101,20 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def requested_parts(
-    params: Mapping[str, Any], with_changes: bool = True, hosts: HostReadings | None = None
+    params: Mapping[str, Any], readings: Readings, hosts: HostReadings, with_changes: bool = True
 ) -> Iterator[Part]:
     """Return all parts of the paths that the module's ``params`` request, in their order. Raises FabricError.
 
-    ``with_changes``: also what the policy would still change on a switch whose terms of ``qos`` are as planned.
-    ``hosts``: those of ``params``, where they are read already.
+    ``readings`` and ``hosts``: those of ``params``, as read. ``with_changes``: also what the policy would still change
+    on a switch whose terms of ``qos`` are as planned.
     """
-    policy = read_policy(params["policy"])
     paths = [_ends(number, path) for number, path in enumerate(params["paths"])]
-    inventory = read_inventory(params["switches"], None, params["asics"])
-    fabric = inventory.fabric
-    switches, unread = parse_readable(params["running"], params["switches"])
-    planned, unplanned = plan_possible(policy, inventory.specs, buffers_of(switches))
-    hosts = read_hosts(params["nics"], params["hosts"]) if hosts is None else hosts
+    planned, policy, fabric, specs = (
+        readings.wanted,
+        readings.policy,
+        readings.inventory.fabric,
+        readings.inventory.specs,
+    )
     guests = read_guests(params.get("guests"))
     guest_ports = GuestPorts(fabric, guests, hosts.nics)
     path_hosts = _path_hosts(params, guests, hosts, guest_ports)
@@ -123,16 +122,19 @@ def requested_parts(
     running = params["running"] if with_changes and params["thresholds"] else {}
     undoing: dict[End, list[Claim]] = {}
     for end, finding in (
-        *_unplannable(switches, {**inventory.refused, **unplanned}),
-        *_undoing(inventory.specs, switches, planned, running),
-        *port_findings(inventory.specs, hosts),
+        *((End(name, ""), fault(PLANNABLE, "a plan", str(error), UNKNOWN)) for name, error in readings.refused.items()),
+        *_undoing(specs, readings.seen, planned, running),
+        *port_findings(specs, hosts),
         *rails.findings(),
-        *((End(name, ""), fault(READABLE, "all of it", error.cause, UNKNOWN)) for name, error in unread.items()),
+        *(
+            (End(name, ""), fault(READABLE, "all of it", error.cause, UNKNOWN))
+            for name, error in readings.unread.items()
+        ),
     ):
         undoing.setdefault(end, []).append(finding)
     seen = ReadBack(
         path_hosts,
-        _share_equal_ports(switches),
+        _share_equal_ports(readings.seen),
         planned if params["thresholds"] else {},
         undoing,
         guest_ports.carriers,
@@ -140,7 +142,7 @@ def requested_parts(
             **guest_ports.unknown,
             **{End(guest, ""): reason for guest, reason in unread_guests(fabric, guests, hosts.nics)},
         },
-        _requests(inventory.specs, hosts.requests) if params["thresholds"] else {},
+        _requests(specs, hosts.requests) if params["thresholds"] else {},
     )
     on_paths = {end.device for ends in paths for end in ends}
     for name, error in hosts.unread.items():
@@ -172,13 +174,6 @@ def message(parts: int, claims_made: list[Claim], unseen: int = 0) -> str:
         return f"all {parts} parts are as the policy says{unread}"
     more_faults = f"; {len(faults) - 1} more" if len(faults) > 1 else ""
     return f"{faults[0]}: {faults[0].reason}{more_faults}"
-
-
-def _unplannable(switches: Mapping[str, Switch], refused: Mapping[str, FabricError]) -> Iterator[tuple[End, Claim]]:
-    """Yield the switches that were read and for which the policy cannot be planned."""
-    for name, error in refused.items():
-        if name in switches:
-            yield End(name, ""), fault(PLANNABLE, "a plan", str(error), UNKNOWN)
 
 
 def _undoing(

@@ -64,7 +64,7 @@ SPEED = re.compile(r"(\d+)G")
 BREAKOUT = re.compile(r"(\d+)x(?:(\d+)G)?")  # "4x", earlier "4x100G"
 PARTS = 8  # into which a port can be split: its lanes
 # The sections with statements that can change what packets get, of the switch and of an interface.
-CHANGING = {"": ("nve", "qos", "system"), "interface": ("link", "qos", "storm-control")}
+CHANGING = {"": ("nve", "qos", "system"), "interface": ("link", "qos", "router", "storm-control")}
 PORT = re.compile(r"swp\d+(s\d+)?")
 SVI = re.compile(r"vlan(\d+)")
 RANGE = re.compile(r"(.*?)(\d+)-(\d+)")
@@ -254,7 +254,6 @@ class NvueReader:
         interfaces: dict[str, Tree] = {}
         overrides: dict[tuple[str, str], list[str]] = {}
         lags: dict[str, tuple[str, ...]] = {}
-        lag_ip_mtu_bytes: dict[str, int] = {}
         for key, value in items(self.tree.get("interface"), f"{self.place}: interface"):
             settings = dict(items(value, f"{self.place}: interface {key}"))
             unread = self.unread(settings, f"interface {key}")
@@ -263,8 +262,6 @@ class NvueReader:
                     overrides.setdefault(override, []).append(port)
                 if members := self.members(settings):
                     lags[port] = (*lags.get(port, ()), *members)
-                if "bond" in settings and "mtu" in self.below(settings, "link"):
-                    lag_ip_mtu_bytes[port] = self.mtu(settings, f"interface {key}")
                 if port in interfaces:
                     merge(interfaces[port], settings, f"{self.place}: interface {port}")
                 elif PORT.fullmatch(port) or "qos" in settings:
@@ -294,7 +291,6 @@ class NvueReader:
             + tuple(self.upper_mtus()),
             speeds_gbit_s=speeds,
             lags=lags,
-            lag_ip_mtu_bytes=lag_ip_mtu_bytes,
             lag_fields=dict.fromkeys(lags, self.hashed(LAG_HASH)),
         )
 
@@ -315,7 +311,7 @@ class NvueReader:
                 for domain in domains:
                     vlans = self.vlans(self.below(domains, domain, place=f"interface {key} bridge domain"))
                     vlans_by_domain.setdefault(domain, {})[name] = vlans
-                if mtu is not None and not PORT.fullmatch(name) and "bond" not in settings:
+                if mtu is not None and not PORT.fullmatch(name):
                     upper[name] = settings
         bridged = {port: vlans for ports in vlans_by_domain.values() for port, vlans in ports.items()}
         for name, settings in upper.items():
@@ -327,7 +323,7 @@ class NvueReader:
                 in_domain = vlans_by_domain.get(base, bridged)
                 ports = tuple(port for port, vlans in in_domain.items() if vlans & {number, "all"})
             else:
-                ports = (base,) if base else ()
+                ports = (name,) if "bond" in settings else (base,) if base else ()
             mtu = self.mtu(settings, f"interface {name}")
             if ports:
                 yield Override(f"interface {name} link mtu {mtu}", SIZE, ports, mtu)

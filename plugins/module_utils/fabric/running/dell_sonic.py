@@ -29,6 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.json_
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
     DELL_SONIC,
     QUEUE,
+    SIZE,
     statements,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
@@ -128,7 +129,6 @@ class DellSonicReader:
             overrides=(*self.overrides(ports), *self.overrides_of_lags(lags), *self.overrides_of_buffers()),
             speeds_gbit_s={port: speed for port in self.mtus if (speed := self.speed_gbit_s(port)) is not None},
             lags=lags,
-            lag_ip_mtu_bytes={lag: mtu for lag in lags if (mtu := self.mtu(lag)) is not None},
         )
 
     def lags(self) -> dict[str, tuple[str, ...]]:
@@ -188,6 +188,11 @@ class DellSonicReader:
     def overrides(self, ports: dict[str, PortQos]) -> Iterator[Override]:
         """Return the options that can change what packets get and that are not read."""
         for port, settings in self.mtus.items():
+            mtu, parent = self.mtu(port), port.partition(".")[0]
+            if mtu is not None and (
+                port.startswith(("PortChannel", "Vlan")) or parent != port
+            ):  # which ports a VLAN has is not gathered
+                yield Override(f"interfaces {port} mtu {mtu}", SIZE, (parent,), mtu)
             speeds = [f"SPEED_{speed.removesuffix('000')}GB" for speed in settings.get("advertised_speed", [])]
             if settings.get("enabled") is False:
                 yield from _overrides("interfaces", {"enabled": False}, (port,))
@@ -284,14 +289,11 @@ class DellSonicReader:
     def paused(self, port: str, pfc: dict[str, Any]) -> tuple[int, ...]:
         """Return the priorities that have PFC, ascending."""
         module, subject = "sonic_qos_interfaces", f"{port} priorities"
-        return tuple(
-            sorted(
-                dot1p
-                for entry in pfc.get("priorities", [])
-                for dot1p in [self._number(module, subject, entry, "dot1p", 0, CLASSES - 1)]
-                if dot1p is not None and entry.get("enable") is True
-            )
-        )
+        numbers = {
+            self._number(module, subject, entry, "dot1p", 0, CLASSES - 1): entry.get("enable") is True
+            for entry in pfc.get("priorities", [])
+        }
+        return tuple(sorted(number for number, enabled in numbers.items() if enabled and number is not None))
 
     def bound_map(self, port: str, bound: dict[str, Any], form: tuple[str, str, str, str]) -> Octet | None:
         """Return the map that a port's option names; None where it names none."""
@@ -382,15 +384,12 @@ class DellSonicReader:
 
     def ecmp_fields(self) -> tuple[str, ...] | None:
         """Return the packet fields of the hash for both IP versions; None where neither is set."""
-        fields_of_all: set[str] | None = None
-        for family_index, family in enumerate(("ipv4", "ipv6")):
-            options = self.config["sonic_ecmp_load_share"].get(family)
-            if options:
-                of_family = {
-                    field for field, names in HASH.items() if options.get(f"{family}_{names[family_index]}") is True
-                }
-                fields_of_all = of_family if fields_of_all is None else fields_of_all & of_family
-        return None if fields_of_all is None else tuple(sorted(fields_of_all))
+        hashed = [
+            {field for field, names in HASH.items() if options.get(f"{family}_{names[index]}") is True}
+            for index, family in enumerate(("ipv4", "ipv6"))
+            if (options := self.config["sonic_ecmp_load_share"].get(family))
+        ]
+        return tuple(sorted(set.intersection(*hashed))) if hashed else None
 
 
 def _overrides(module: str, options: Any, ports: tuple[str, ...], name: str = "") -> Iterator[Override]:

@@ -40,7 +40,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     speeds_gbit_s,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.parts.junos_buffers import buffers
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import BUFFER
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import BUFFER, SIZE
 
 SYSTEM = "junos"
 PORT = re.compile(r"(?:et|xe|ge|mge)-\d+/\d+/\d+(?::\d+)?")
@@ -157,24 +157,26 @@ class JunosReader:
         for line in self.cos.get("interfaces", []):
             by_name.setdefault(line[0], []).extend([line[1:]] if line[1:] else [])
         wild = {name: lines for name, lines in by_name.items() if "*" in name or name == "all"}
-        ports = dict.fromkeys(
-            [*(name for name in by_name if name not in wild), *filter(PORT.fullmatch, self.interfaces)]
-        )
+        names = dict.fromkeys([*by_name, *filter(PORT.fullmatch, self.interfaces)])
         port_qos = {}
-        for port in ports:
+        for port in [name for name in names if name not in wild]:
             patterns = [name for name in wild if name == "all" or fnmatchcase(port, name)]
             lines = [line for name in patterns for line in wild[name]]
             port_qos[port] = self.port(port, [*lines, *by_name.get(port, [])])
+        lag_mtus = {lag: self.mtu(lag) or MTU_BYTES for lag in lags(self.lines)}
         return Switch(
             self.name,
             SYSTEM,
             port_qos,
             hashed_fields(self.lines),
             self.buffer,
-            overrides=(*overrides(self.lines, self.interfaces, self.attached), *self.no_headroom()),
+            overrides=(
+                *overrides(self.lines, self.interfaces, self.attached),
+                *self.no_headroom(),
+                *(Override(f"{lag} mtu {mtu}", SIZE, (lag,), mtu) for lag, mtu in lag_mtus.items()),
+            ),
             speeds_gbit_s=speeds_gbit_s(self.lines),
             lags=lags(self.lines),
-            lag_ip_mtu_bytes={lag: self.mtu(lag) or MTU_BYTES for lag in lags(self.lines)},
             buffers=buffers(self.lines, self.text, self.name),
         )
 

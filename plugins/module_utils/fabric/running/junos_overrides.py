@@ -26,7 +26,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overr
     SIZE,
 )
 
-_SECTIONS = (*COS, "interfaces", "firewall", "security")  # with statements that can change what packets get
+# With statements that can change what packets get.
+_SECTIONS = (*COS, "firewall", "forwarding-options", "interfaces", "security")
 # The sections of class of service that are read wholly, or have an effect only where an interface refers to them.
 READ = (
     "apply-macro",

@@ -17,7 +17,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Queue,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_overrides import lower_devices, rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_overrides import (
+    lower_devices,
+    rules,
+    tagged_devices,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import (
     PRIORITIES,
     Model,
@@ -33,8 +37,8 @@ HASH = "net.{}.fib_multipath_hash_{}"
 PROTOCOLS = {"ip": 1, "ipv6": 2}  # protocol -> preference of its filters; a preference has one protocol
 # A script for sh on the machine. It prints what parse reads.
 READING = r"""printf '{"links":'; ip -d -j link show; printf ',"qdiscs":'; tc -d -j qdisc show; printf ',"filters":{'
-comma=; for dev in $(ls /sys/class/net); do found=$(tc -j filter show dev "$dev"); printf '%s"%s":%s' "$comma" "$dev" \
-"${found:-[]}"; comma=,; done; printf '},"sysctl":{'; comma=
+comma=; for dev in $(cd /sys/class/net && ls -d */ | tr -d /); do found=$(tc -j filter show dev "$dev")
+printf '%s"%s":%s' "$comma" "$dev" "${found:-[]}"; comma=,; done; printf '},"sysctl":{'; comma=
 for key in net.ipv4.fib_multipath_hash_policy net.ipv4.fib_multipath_hash_fields net.ipv6.fib_multipath_hash_policy \
 net.ipv6.fib_multipath_hash_fields; do printf '%s"%s":"%s"' "$comma" "$key" "$(sysctl -n "$key")"; comma=,; done
 printf '},"vlans":%s' "$(bridge -j vlan show 2>/dev/null || printf null)"
@@ -81,6 +85,7 @@ def read_model(text: str, name: str) -> Model:
         }
         statements = rules(reading)
         lower = lower_devices(reading["links"], reading.get("vlans"))
+        tagged = tagged_devices(reading["links"], reading.get("vlans"))
         kinds = {link["ifname"]: link.get("linkinfo") or {} for link in reading["links"]}
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise FabricError(
@@ -94,6 +99,7 @@ def read_model(text: str, name: str) -> Model:
         "flags": flags,
         "rules": statements,
         "lower": lower,
+        "tagged": tagged,
         "kinds": kinds,
     }
 

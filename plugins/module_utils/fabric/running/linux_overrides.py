@@ -28,6 +28,8 @@ BOND_FIELDS = {
     **dict.fromkeys(("layer3+4", "encap3+4"), ECMP_FIELDS),
     **dict.fromkeys(("layer2+3", "encap2+3"), ("destination_ip", "source_ip")),
 }
+# The kinds of devices whose packets ports send unchanged.
+ON_PORTS = (None, "bond", "bridge", "ipvlan", "macvlan", "team", "vlan")
 OTHERS = {"icmp", "icmpv6", "ipv6-icmp", "igmp", "sctp", "tcp"}
 
 
@@ -50,12 +52,13 @@ def overrides(model: Model) -> tuple[Override, ...]:
     for lag in bonds:
         kind = kinds.get(lag, {})
         statements.append((f"{kind.get('info_kind')} {kind.get('info_data', {}).get('mode', '')}".strip(), (lag,)))
+    statements += [(f"link {name} tagged", (name,)) for name in model.get("tagged", ())]
     statements += model.get("rules", [])
     seen = [
         Override(text, effect, ports) for text, ports in dict.fromkeys(statements) if (effect := LINUX.effect(text))
     ]
     for name in lower:  # a tunnel's packets are others than those of the ports below
-        if name not in bonds and kinds.get(name, {}).get("info_kind") in (None, "bridge", "team", "vlan"):
+        if name in model["links"] and kinds.get(name, {}).get("info_kind") in ON_PORTS:
             mtu = model["links"][name]
             seen.append(Override(f"link {name} mtu {mtu}", SIZE, (name,), mtu))
     placed = [replace(override, ports=_all_ports_below(override.ports, lower)) for override in seen]
@@ -63,13 +66,16 @@ def overrides(model: Model) -> tuple[Override, ...]:
 
 
 def hashed_fields(model: Model) -> dict[str, tuple[str, ...]]:
-    """Return the fields by which each bond spreads packets, in a mode with a hash (kernel, networking/bonding)."""
+    """Return the fields by which each bond spreads packets, in the modes that send a flow by one member.
+
+    active-backup sends all flows by one. Source: the kernel's networking/bonding.
+    """
     kinds = model.get("kinds", {})
     data = {lag: kinds.get(lag, {}).get("info_data", {}) for lag in lags(model)}
     return {
-        lag: BOND_FIELDS.get(str(settings.get("xmit_hash_policy")), ())
+        lag: () if settings["mode"] == "active-backup" else BOND_FIELDS.get(str(settings.get("xmit_hash_policy")), ())
         for lag, settings in data.items()
-        if settings.get("mode") in ("802.3ad", "balance-xor")
+        if settings.get("mode") in ("802.3ad", "active-backup", "balance-xor")
     }
 
 
@@ -93,6 +99,26 @@ def lower_devices(links: list[Model], vlans: list[Model] | None) -> dict[str, tu
             carrying = [port["ifname"] for port in vlans if any(_has_vlan(vlan, number) for vlan in port["vlans"])]
             lower[name] = tuple(port for port in lower.get(bridge["ifname"], ()) if port in carrying)
     return lower
+
+
+def tagged_devices(links: list[Model], vlans: list[Model] | None) -> list[str]:
+    """Return the devices that send packets with a VLAN's tag: filters of the protocols ip and ipv6 do not take these.
+
+    Seen on a kernel 6.1. ``vlans``: as for ``lower_devices``.
+    """
+    filtering = {link["ifname"] for link in links if _data(link).get("vlan_filtering")}
+    bridged = {link["ifname"] for link in links if link.get("master") in filtering}
+    tagging = {
+        port["ifname"]
+        for port in vlans or ()
+        if any("Egress Untagged" not in vlan.get("flags", ()) for vlan in port["vlans"])
+    }
+    above_ports = [
+        link["ifname"]
+        for link in links
+        if (link.get("linkinfo") or {}).get("info_kind") == "vlan" and link.get("link") not in filtering
+    ]
+    return [*above_ports, *sorted(bridged if vlans is None else bridged & tagging)]
 
 
 def _data(link: Model) -> Model:

@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
     Settings,
     padded,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import NXOS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, NXOS
 
 # Settings of a port or of "system qos", by the words that they begin with.
 INPUT = "service-policy type qos input"
@@ -62,6 +62,7 @@ _ECN = re.compile(
 _SHARING = re.compile(
     r"ip load-sharing address (source-destination|destination)(?: port (source-destination|destination))?( .*)?"
 )
+_BREAKOUT = re.compile(r"interface breakout module (\d+) port ([\d,-]+) map (\d+)g-(\d)x")
 _PAUSE = re.compile(r"pause (?:no-drop )?(?:buffer-size .*)?pfc-cos ([\d,-]+)( receive)?")
 _PRECEDENCES = ("routine", "priority", "immediate", "flash", "flash-override", "critical", "internet", "network")
 _OTHER_PROTOCOLS = ("arp", "cdp", "clns", "clns_es", "clns_is", "dhcp", "isis", "ldp", "netbios")  # not RoCE's
@@ -88,6 +89,7 @@ class NxosConfiguration(CliReader):
         self.policy_maps: dict[tuple[str, str], CliLine] = {}
         self.system = Settings()
         self.ports: dict[str, Settings] = {}
+        self.breakouts: dict[str, re.Match[str]] = {}  # by line
         self.watchdog_on = False
         self.watchdog = dict(WATCHDOG_DEFAULTS)
         self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
@@ -109,6 +111,8 @@ class NxosConfiguration(CliReader):
 
     def record_overrides(self) -> None:
         """Record the overrides of all ports, with those of the policy maps that apply to them."""
+        for text, breakout in self.breakouts.items():
+            self._record_breakout(text, breakout)
         policies = {key: self.unread_of_classes(policy) for key, policy in self.policy_maps.items()}
         attached = self.names_of(self.system)
         for port, settings in self.ports.items():
@@ -126,6 +130,16 @@ class NxosConfiguration(CliReader):
                     self.record(port, place, self.with_effects(conditions))
         for text, effect in self.system.unread:
             self.overrides[f"system qos {text}", effect] = []
+
+    def _record_breakout(self, text: str, breakout: re.Match[str]) -> None:
+        """Record that ports are split, and the speed of their parts (Ethernet1/1/1 of Ethernet1/1)."""
+        module, listed, speed, count = breakout.groups()
+        line = CliLine(0, f"interface Ethernet{module}/{listed.replace(',', f',{module}/')}")
+        names = self.ports_of(line)
+        self.overrides[text, LINK] = names
+        for part in (f"{name}/{number}" for name in names for number in range(1, int(count) + 1)):
+            if part in self.ports and self.ports[part].speed_gbit_s is None:
+                self.ports[part].speed_gbit_s = int(speed)
 
     def qos_of(self, settings: Settings) -> PortQos:
         """Return the QoS of an interface with ``settings``. Raises FabricError as ``port_qos``."""
@@ -294,7 +308,9 @@ class NxosConfiguration(CliReader):
     def _read(self, line: CliLine) -> None:
         words = line.text.split(" ")
         if words[0] == "interface":
-            if re.match(r"interface (Ethernet|port-channel)", line.text):
+            if breakout := _BREAKOUT.fullmatch(line.text):
+                self.breakouts[line.text] = breakout
+            elif re.match(r"interface (Ethernet|port-channel)", line.text):
                 for name in self.ports_of(line):
                     self._settings(self.ports.setdefault(name, Settings()), line)
             else:

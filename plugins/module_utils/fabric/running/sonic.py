@@ -23,7 +23,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
     read_headroom,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_overrides import (
-    lag_ip_mtu_bytes,
     lags,
     overrides,
     speeds_gbit_s,
@@ -90,7 +89,6 @@ class _SonicReader:
             overrides=overrides(db),
             speeds_gbit_s=speeds_gbit_s(db),
             lags=lags(db),
-            lag_ip_mtu_bytes=lag_ip_mtu_bytes(db),
             buffers=read_buffers(db),
         )
 

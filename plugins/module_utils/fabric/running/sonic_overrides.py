@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Override
@@ -17,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
     ConfigDb,
     listed,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, SONIC
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, SIZE, SONIC
 
 # The tables of sonic-yang-models that can change what packets get, with the fields of PORT that can; no other table
 # can, except for those that the reader of ``qos`` reads wholly.
@@ -75,6 +76,7 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
         for port, entry in db.table("PORT").items()
         if "lanes" in entry and "admin_status" not in entry
     ]
+    found += _upper_mtus(db)
     pausing = {port for port, key in db.by_port("PORT_QOS_MAP").items() if db.text("PORT_QOS_MAP", key, "pfc_enable")}
     for table in _TABLES:
         for key, entry in db.table(table).items() if table in db.tables else ():
@@ -84,6 +86,19 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
                 if effect and ports is not None:
                     found.append(Override(f"{table}|{key} {field} {value}", effect, ports))
     return tuple(found)
+
+
+def _upper_mtus(db: ConfigDb) -> Iterator[Override]:
+    """Yield the MTU of each port channel, which its members have, too, and of each VLAN that has an interface."""
+    for lag in lags(db):
+        mtu = db.number("PORTCHANNEL", lag, "mtu", 1, 9216) or _DEFAULT_LAG_MTU_BYTES
+        yield Override(f"{lag} mtu {mtu}", SIZE, (lag,), mtu)
+    for vlan in dict.fromkeys(key.partition("|")[0] for key in db.table("VLAN_INTERFACE")):
+        vlan_mtu = db.number("VLAN", vlan, "mtu", 1, 9216) if vlan in db.table("VLAN") else None
+        members = [key.partition("|") for key in db.table("VLAN_MEMBER")]
+        ports = tuple(port for name, _bar, port in members if name == vlan)
+        if vlan_mtu is not None and ports:
+            yield Override(f"VLAN|{vlan} mtu {vlan_mtu}", SIZE, ports, vlan_mtu)
 
 
 def _kind(db: ConfigDb, table: str, key: str, entry: dict[str, Any], pausing: set[str]) -> str:
@@ -134,11 +149,6 @@ def speeds_gbit_s(db: ConfigDb) -> dict[str, float]:
     """Return the configured speeds of ports."""
     speeds = {port: db.number("PORT", port, "speed", 1, 1_600_000) for port in db.table("PORT")}
     return {port: speed / 1000 for port, speed in speeds.items() if speed is not None}
-
-
-def lag_ip_mtu_bytes(db: ConfigDb) -> dict[str, int]:
-    """Return the MTU of each port channel, which its members have, too (sonic-swss, cfgmgr/teammgr.cpp)."""
-    return {lag: db.number("PORTCHANNEL", lag, "mtu", 1, 9216) or _DEFAULT_LAG_MTU_BYTES for lag in lags(db)}
 
 
 def lags(db: ConfigDb) -> dict[str, tuple[str, ...]]:

@@ -201,13 +201,14 @@ class ConfigDb:
         return ports
 
     def _check_unique(self, table: str, key: str, other_key: str | None, entry: str) -> None:
-        if other_key is not None:
-            raise self.refuse(
-                table,
-                key,
-                f"{entry} is also in {table}|{other_key}, and which entry applies is undefined",
-                "remove one of them",
-            )
+        if other_key is None:
+            return
+        remedy = f"remove one of them, such as `sonic-db-cli CONFIG_DB DEL '{table}|{key}'`"
+        if table == "BUFFER_PG" and {"3-4"} & {key.partition("|")[2], other_key.partition("|")[2]}:
+            remedy += "; an image without sonic-swss#2171 (2022) adds 3-4 again unless priorities 3 and 4 are lossless"
+        raise self.refuse(
+            table, key, f"{entry} is also in {table}|{other_key}, and which entry applies is undefined", remedy
+        )
 
 
 def without_dump(text: str) -> str:

@@ -45,8 +45,8 @@ PLANNABLE = "the policy can be planned for it"
 class Readings(NamedTuple):
     """A fabric as the policy wants it, as read, and what describes it.
 
-    ``seen``: the switches that were read and planned. The others that were given: why they were not read (``unread``),
-    or why the policy cannot be planned for them, or their inventory is not valid (``refused``).
+    ``seen``: the switches that were read, ``unread``: why others were not. ``refused``: why the policy cannot be
+    planned for some of ``seen``, or their inventory is not valid.
     """
 
     wanted: dict[str, Switch]
@@ -55,6 +55,11 @@ class Readings(NamedTuple):
     refused: dict[str, FabricError]
     policy: Policy
     inventory: Inventory
+
+    @property
+    def comparable(self) -> dict[str, Switch]:
+        """Return the switches that were read and planned, as read."""
+        return {name: switch for name, switch in self.seen.items() if name in self.wanted}
 
 
 def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
@@ -167,7 +172,7 @@ def compare(readings: Readings) -> dict[str, Any]:
         )
         for name, error in errors.items()
     }
-    for name, seen_switch in readings.seen.items():
+    for name, seen_switch in readings.comparable.items():
         switch = readings.wanted[name]
         system = SYSTEMS[switch.system]
         undoing = [Difference(*problem[:4]) for problem in problems(seen_switch, switch.speeds_gbit_s, switch)]
@@ -185,7 +190,7 @@ def compare(readings: Readings) -> dict[str, Any]:
         "changed": False,
         "differences": differences_found,
         "as_wanted": not any(differences_found.values()),
-        "not_held": {name: dict(SYSTEMS[switch.system].not_held) for name, switch in readings.seen.items()},
+        "not_held": {name: dict(SYSTEMS[switch.system].not_held) for name, switch in readings.comparable.items()},
     }
 
 
@@ -214,21 +219,18 @@ def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
 
 
 def wanted_and_seen(params: Mapping[str, Any]) -> Readings:
+    """Return what ``read_fabric`` returns. Raises FabricError, also without any running configuration."""
+    return read_fabric({**params, "running": running_texts(params["running"])})
+
+
+def read_fabric(params: Mapping[str, Any]) -> Readings:
     """Return the QoS that the policy gives all switches, and that of the running configurations. Raises FabricError."""
-    running = running_texts(params["running"])
     policy = read_policy(params["policy"])
     inventory = read_inventory(params["switches"], params["hosts"], params["asics"])
-    seen, unread = parse_readable(running, params["switches"])
+    seen, unread = parse_readable(params["running"], params["switches"])
     wanted, unplanned = plan_possible(policy, inventory.specs, buffers_of(seen))
-    refused = {**inventory.refused, **unplanned}
-    return Readings(
-        wanted,
-        {name: switch for name, switch in seen.items() if name in wanted},
-        unread,
-        {name: refused[name] for name in seen if name in refused},
-        policy,
-        inventory,
-    )
+    refused = {name: error for name, error in {**inventory.refused, **unplanned}.items() if name in seen}
+    return Readings(wanted, seen, unread, refused, policy, inventory)
 
 
 def buffers_of(seen: Mapping[str, Switch]) -> dict[str, Buffers]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, QUEUE
 
 OVERRIDDEN = "no statement that is not understood can change the {} of packets"
 UNKNOWN = "the path is not known beyond it"
@@ -20,8 +20,7 @@ MEMBERS, MEMBER_UNKNOWN = (
     "all members of the port channel are in the inventory",
     "packets also take ports that were not checked",
 )
-LAG_MTU = "the port channel lets pass what its members let pass"
-UPPER_MTU = "an interface above the port (a unit, a VLAN, a bridge) lets pass what the port lets pass"
+UPPER_MTU = "an interface above the port (a port channel, a unit, a VLAN, a bridge) lets pass what the port lets pass"
 TOO_LARGE = "larger packets are dropped"
 LAG_HASH = "the port channel spreads packets by the fields of the policy"
 ONE_MEMBER = "many flows can take one member, and the others are idle"
@@ -30,11 +29,21 @@ _ROUTED = re.compile(r"(?i)vlan|irb$")  # interfaces between VLANs, whose packet
 
 
 def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, float]) -> Iterator[Override]:
-    """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all."""
+    """Return the overrides that concern the inventory's ports (name -> speed), each with those ports; () for all.
+
+    An inventory has the members of a port channel, or the port channel itself. Of the latter, the lines that its
+    members do not have are its QoS, which is read.
+    """
+    read = tuple(f"interface {lag} " for lag in seen.lags if lag in speeds_gbit_s)
+    lag_of = {member: lag for lag, members in seen.lags.items() for member in members}
     for override in seen.overrides:
-        members = dict.fromkeys(member for port in override.ports for member in seen.lags.get(port, (port,)))
-        ports = tuple(port for port in members if port in speeds_gbit_s)
-        if any(map(_ROUTED.match, members)) and override.effect != LINK:
+        if override.effect == QUEUE and override.statement.startswith(read):
+            continue
+        names = dict.fromkeys(
+            name for port in override.ports for name in (port, *seen.lags.get(port, ()), lag_of.get(port, port))
+        )
+        ports = tuple(name for name in names if name in speeds_gbit_s)
+        if any(map(_ROUTED.match, names)) and override.effect != LINK:
             yield replace(override, ports=())
         elif ports or not override.ports:
             yield replace(override, ports=ports)
@@ -66,13 +75,10 @@ def problems(
         if speed != speeds_gbit_s.get(port, speed):
             yield (port,), LINE_RATE, f"{speeds_gbit_s[port]:g} Gbit/s", f"{speed:g} Gbit/s", LINE_RATE_WRONG
     for lag, members in seen.lags.items():
-        known = tuple(member for member in members if member in speeds_gbit_s)
-        others = [member for member in members if member not in speeds_gbit_s]
+        known = tuple(member for member in (lag, *members) if member in speeds_gbit_s)
+        others = [member for member in members if member not in speeds_gbit_s and lag not in speeds_gbit_s]
         if known and others:
             yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
-        mtu, least = seen.lag_ip_mtu_bytes.get(lag), _ip_mtu_bytes(wanted, known) if known else 0
-        if mtu is not None and mtu < least:
-            yield known, LAG_MTU, f"IP packets of {least} bytes", f"{lag} mtu {mtu}", TOO_LARGE
         hashed, needed = seen.lag_fields.get(lag), (wanted.ecmp_fields if wanted is not None else None) or ()
         if known and hashed is not None and not set(needed) <= set(hashed):
             yield known, LAG_HASH, ", ".join(needed), f"{lag}: {', '.join(hashed) or 'none'}", ONE_MEMBER

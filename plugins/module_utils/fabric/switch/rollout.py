@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import check_name, nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
@@ -57,14 +57,13 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     """
     left_out = not_read(params, check_mode)
     readings = wanted_and_seen(params)
+    seen = readings.comparable
     _check_cycles(readings.policy, readings.inventory.fabric)
     running = running_texts(params["running"])
-    whole_changes, unchangeable = _whole_changes(running, {name: readings.wanted[name] for name in readings.seen})
+    whole_changes, unchangeable = _whole_changes(running, {name: readings.wanted[name] for name in seen})
     left_out += refused({**readings.unread, **readings.refused, **unchangeable}, check_mode)
-    wanted = {name: readings.wanted[name] for name in readings.seen if name not in unchangeable}
-    now = Qos(
-        {name: _comparable(readings.seen[name], switch) for name, switch in wanted.items()}, _nics(params["nics"])
-    )
+    wanted = {name: readings.wanted[name] for name in seen if name not in unchangeable}
+    now = Qos({name: _comparable(seen[name], switch) for name, switch in wanted.items()}, _nics(params["nics"]))
     goal = Qos(wanted, _nics(params["nics_wanted"]))
     remaining = remaining_changes(running, now, goal, whole_changes)
     _check_progress(params.get("done"), remaining)
@@ -77,7 +76,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
         "unfinished": _unfinished(params["backup_path"], wanted),
     }
     unchanged = {name: switch for name, switch in wanted.items() if name not in whole_changes}
-    result["table"] += [*_remaining_problems(readings.seen, unchanged), *remarks(wanted)]
+    result["table"] += [*_remaining_problems(seen, unchanged), *remarks(wanted)]
     result["table"] += _unlinked_nics(readings.inventory.fabric, params["hosts"] or {})
     if not check_mode:
         back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)
@@ -287,9 +286,11 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
 
 
 def _nics(nics_by_host: Mapping[str, Any] | None) -> dict[migration.NicName, Nic]:
-    nics_read: dict[str, Nic] = {}
-    return {
-        (host, nic): nic_of(f"host {host}: NIC {nic}", data, nics_read)
-        for host, nics in (nics_by_host or {}).items()
-        for nic, data in Settings(FabricError, f"host {host}", nics).data.items()
-    }
+    distinct: dict[str, Nic] = {}
+    nics_read = {}
+    for host, nics in (nics_by_host or {}).items():
+        for nic, data in Settings(FabricError, f"host {host}", nics).data.items():
+            subject = f"host {host}: NIC {nic}"
+            nics_read[host, nic] = nic_of(subject, data, distinct)
+            check_name(subject, nics_read[host, nic], nic)
+    return nics_read

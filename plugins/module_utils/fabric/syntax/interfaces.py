@@ -62,17 +62,20 @@ def switch_of(model: Parsed, name: str, system: str) -> Switch:
     _record_hashes(model, lags)
     _record_subinterfaces(model, ports, subinterfaces)
     _record_sizes(model, ports, lags, subinterfaces)
+    lag_mtus = {lag: ports[lag].ip_mtu_bytes for lag in lags if lag in ports}
     return Switch(
         name,
         system,
         {port: shared[id(qos)] for port, qos in ports.items()},
         model.ecmp_fields,
-        overrides=tuple(Override(text, effect, tuple(names)) for (text, effect), names in model.overrides.items()),
+        overrides=(
+            *(Override(text, effect, tuple(names)) for (text, effect), names in model.overrides.items()),
+            *(Override(f"{lag} mtu {mtu}", SIZE, (lag,), mtu) for lag, mtu in lag_mtus.items() if mtu is not None),
+        ),
         speeds_gbit_s={
             port: settings.speed_gbit_s for port, settings in model.ports.items() if settings.speed_gbit_s is not None
         },
         lags=lags,
-        lag_ip_mtu_bytes={lag: mtu for lag in lags if lag in ports and (mtu := ports[lag].ip_mtu_bytes) is not None},
     )
 
 

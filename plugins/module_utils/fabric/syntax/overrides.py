@@ -99,6 +99,7 @@ NXOS = Rules(
     (r"no buffer-boost$", BUFFER),
     (r"hardware .*multicast-priority", QUEUE),
     (r"system jumbomtu (?!9216$)", SIZE),
+    (r"hardware profile dlb mode (policy-driven )?per-packet", PATH),
     (r"hardware (qos|profile (buffer|pfc|burst))|congestion-control ", BUFFER),
     (r"priority-flow-control (override-interface mode on$|watch-dog internal-)", None),
     (r"priority-flow-control ", PAUSE),
@@ -115,6 +116,9 @@ JUNOS = Rules(
     (r"class-of-service schedulers \S+ (buffer|shared-buffer)", BUFFER),
     (r"class-of-service schedulers \S+ (priority|transmit-rate|explicit-congestion|drop-profile-map) ?", None),
     (r"class-of-service interfaces \S+ unit \S+ scheduler-map |interfaces \S+ \S+-scheduler$", QUEUE),
+    # Packet by packet: those of one flow arrive in another order.
+    (r"forwarding-options enhanced-hash-key (ecmp-dlb|fabric-load-balance) per-packet", PATH),
+    (r"interfaces \S+ aggregated-ether-options load-balance per-packet", PATH),
     (r"class-of-service interfaces \S+ (unit \S+ )?(scheduler-map |classifiers dscp |rewrite-rules )", None),
     (r"class-of-service interfaces \S+ congestion-notification-profile ", None),
     (r"class-of-service interfaces \S+ (unit \S+ )?(classifiers|forwarding-class) ", CLASS),
@@ -176,6 +180,7 @@ SONIC = Rules(
 CUMULUS = Rules(
     (r"(interface \S+ )?qos [a-z-]+$", None),  # a section without settings
     (r"interface \S+ link (state down|protodown (on|enabled?|true)$)", LINK),
+    (r"interface \S+ router (adaptive-routing (enable on|state enabled)$|pbr map )", PATH),
     (r"interface \S+ storm-control |(qos egress-shaper default-global|interface \S+ qos egress-shaper) ", RATE),
     (r"(qos link-pause default-global|interface \S+ qos link-pause) ", PAUSE),
     (r"qos (egress-shaper|link-pause) ", None),  # profiles, which have an effect where an interface refers to them
@@ -227,8 +232,10 @@ DELL_SONIC = Rules(
     (r"fbs_policies .*forwarding (egress_interfaces|next_hop\w*|replication_groups) ", PATH),
 )
 LINUX = Rules(
-    (r"link (down|xdp)", LINK),
-    (r"team$|bond (balance-rr|broadcast)$", PATH),  # a team's hash is not shown; these modes have none
+    (r"link (down|xdp)$", LINK),
+    (r"link \S+ tagged$", CLASS),
+    # A team's hash is not shown; these modes have none, or move flows between members; a bond of no mode was not read.
+    (r"(team|bond)$|bond (balance-rr|broadcast|balance-tlb|balance-alb)$", PATH),
     (r"qdisc (noqueue|noop|mq|pfifo\w*|bfifo|fq|fq_codel|ets|prio|red)$", None),
     (r"qdisc (ingress|clsact)", CLASS),
     (r"qdisc ", RATE),

@@ -117,12 +117,20 @@ def remediation(running: str, wanted: Switch) -> str:
     """Return the lines that change a running configuration to ``wanted``; "" where nothing differs.
 
     The lines (delete, activate, set) are for one commit. They delete what is this project's and not wanted, and what
-    contradicts the policy on a wanted port, and move other classes out of queues that would be partly lossless.
+    contradicts the policy on a wanted port, and move other classes out of queues that would be partly lossless. Raises
+    FabricError where that is not possible, and for a port that is deactivated with all that others configured on it.
     """
     want = wanted_lines(wanted)
     text = effective(running)
     running_lines, inactive = set_lines(text, wanted.name)
     off = [path for path in inactive if any(line[: len(path)] == path for line in want)]
+    for path in off:
+        if path[0] == "interfaces" and len(path) <= 2:
+            raise FabricError(
+                f"{wanted.name}: deactivate {' '.join(path)}",
+                "all settings of the port are off, also addresses and VLANs, and only its operator knows why",
+                f"`activate {' '.join(path)}` on the switch, or take the port out of roce_switch_ports",
+            )
     hidden = {f"deactivate {' '.join(path)}" for path in off}  # activation restores the lines that they hide
     reader = JunosReader(
         "\n".join(line for line in text.splitlines() if " ".join(line.split()) not in hidden), wanted.name

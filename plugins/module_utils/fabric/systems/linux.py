@@ -215,15 +215,13 @@ def parse(text: str, name: str) -> Switch:
                 "read them again",
             ) from None
     ecmp = ecmp_of(model["sysctl"], name)
-    members = lags(model)
     return Switch(
         name,
         SYSTEM,
         ports,
         ecmp,
         overrides=overrides(model),
-        lags=members,
-        lag_ip_mtu_bytes={lag: model["links"][lag] for lag in members if lag in model["links"]},
+        lags=lags(model),
         lag_fields=hashed_fields(model),
     )
 

@@ -337,6 +337,7 @@ def test_the_output_of_tc_and_ip_is_read():
         "flags": {"lo": (["UP"], None), "p1": (["UP"], None)},
         "rules": [("nftables: not read, because the command nft is missing", ())],
         "lower": {},
+        "tagged": [],
         "kinds": {"lo": {}, "p1": {}},
     }
 

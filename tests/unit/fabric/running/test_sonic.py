@@ -238,6 +238,7 @@ BAD = [
     (put("QUEUE", "Ethernet0", {}), "leaf1: QUEUE|Ethernet0: "),
     (put("QUEUE", "Ethernet0|5-3", {}), "leaf1: QUEUE|Ethernet0|5-3: "),
     (put("QUEUE", "Ethernet0|3-4", {"scheduler": "scheduler.0"}), "Ethernet0 3 is also in QUEUE|Ethernet0|3"),
+    (put("BUFFER_PG", "Ethernet0|3", {"profile": "NULL"}), "sonic-swss#2171"),
     (put("QUEUE", "host|asic0|Ethernet0|3", {}), "VOQ"),
     (put("QUEUE", ",|3", {}), "leaf1: QUEUE|,|3: "),
     (put("QUEUE", "Ethernet0|3", "scheduler", ["a"]), "leaf1: QUEUE|Ethernet0|3: scheduler"),

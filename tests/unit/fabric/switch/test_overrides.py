@@ -15,6 +15,8 @@ import pytest
 from proof_requests import judged, params
 from switches import PORTS
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import Script
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import OVERRIDDEN
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
@@ -238,6 +240,11 @@ EXAMPLES = {
             "priority-flow-control override-interface mode off",
             "priority-flow-control override-interface mode off",
         ),
+        "split port": ("interface breakout module 1 port 1-2,7 map 100g-4x", "module 1 port 1-2,7 map 100g-4x"),
+        "packets of a flow on several ways": (
+            "hardware profile dlb\n  dlb-interface Eth1/1\n  mode per-packet",
+            "hardware profile dlb mode per-packet",
+        ),
         "pauses that are only obeyed": ("NETWORK: pause pfc-cos 3 receive", "[]"),
     },
     "junos": {
@@ -455,6 +462,15 @@ EXAMPLES = {
             "set class-of-service routing-instances R classifiers dscp default",
             "class-of-service routing-instances R classifiers dscp default",
         ),
+        "packets of a flow on several ways": (
+            "set forwarding-options enhanced-hash-key ecmp-dlb per-packet",
+            "forwarding-options enhanced-hash-key ecmp-dlb per-packet",
+        ),
+        "packets of a flow on several members": (
+            "set interfaces PORT ether-options 802.3ad ae0\nset interfaces ae0 mtu 9192\n"
+            "set interfaces ae0 aggregated-ether-options load-balance per-packet",
+            "interfaces ae0 aggregated-ether-options load-balance per-packet",
+        ),
         "MACsec": (
             "set security macsec interfaces PORT connectivity-association C",
             "security macsec interfaces et-0/0/1 connectivity-association C",
@@ -577,6 +593,14 @@ EXAMPLES = {
             {"PORTCHANNEL_MEMBER": {"PortChannel1|PORT": {}}, "PORTCHANNEL": {"PortChannel1": {"mtu": "1500"}}},
             "PortChannel1 mtu 1500",
         ),
+        "MTU of a VLAN": (
+            {
+                "VLAN": {"Vlan10": {"mtu": "1500"}},
+                "VLAN_INTERFACE": {"Vlan10": {}, "Vlan10|10.0.0.1/24": {}},
+                "VLAN_MEMBER": {"Vlan10|PORT": {"tagging_mode": "tagged"}},
+            },
+            "VLAN|Vlan10 mtu 1500",
+        ),
         "PCP map": (
             {"DOT1P_TO_TC_MAP": {"A": {"0": "0"}}, "PORT_QOS_MAP": {"PORT": {"dot1p_to_tc_map": "A"}}},
             "PORT_QOS_MAP dot1p_to_tc_map A",
@@ -631,7 +655,7 @@ EXAMPLES = {
         "member of a bond": ({"interface": {"bond1": {"bond": {"member": {"PORT": {}, "swp99": {}}}}}}, "swp99"),
         "bond's MTU": (
             {"interface": {"bond1": {"bond": {"member": {"PORT": {}}}, "link": {"mtu": 1500}}}},
-            "bond1 mtu 1500",
+            "interface bond1 link mtu 1500",
         ),
         "MTU of a VLAN": (
             {"interface": {"PORT": BRIDGED, "vlan10": {"type": "svi", "vlan": 10, "link": {"mtu": 1500}}}},
@@ -662,6 +686,14 @@ EXAMPLES = {
         "MTU of a bridge": (
             {"interface": {"PORT": BRIDGED, "br_default": {"link": {"mtu": 1500}}}},
             "interface br_default link mtu 1500",
+        ),
+        "adaptive routing": (
+            {"interface": {"PORT": {"router": {"adaptive-routing": {"enable": "on"}}}}},
+            "interface swp1 router adaptive-routing enable on",
+        ),
+        "policy of routing": (
+            {"interface": {"PORT": {"router": {"pbr": {"map": {"M": {}}}}}}},
+            "interface swp1 router pbr map M",
         ),
         "MTU of VXLAN": ({"interface": {"PORT": BRIDGED}, "nve": {"vxlan": {"mtu": 1500}}}, "nve vxlan mtu 1500"),
         "split port": (
@@ -765,6 +797,11 @@ EXAMPLES = {
         "port down": ({"interfaces": [{"name": "PORT", "enabled": False}]}, "interfaces enabled False"),
         "port speed": ({"interfaces": [{"name": "PORT", "speed": "SPEED_100GB"}]}, "100 Gbit/s"),
         "speed in Mbit/s": ({"interfaces": [{"name": "PORT", "speed": "SPEED_2500MB"}]}, "2.5 Gbit/s"),
+        "MTU of a subinterface": (
+            {"interfaces": [{"name": "Eth1/1.10", "mtu": 1500}]},
+            "interfaces Eth1/1.10 mtu 1500",
+        ),
+        "MTU between VLANs": ({"interfaces": [{"name": "Vlan10", "mtu": 1500}]}, "interfaces Vlan10 mtu 1500"),
         "asymmetric PFC": (
             {"qos_interfaces": [{"name": "PORT", "pfc": {"asymmetric": True}}]},
             "qos_interfaces pfc asymmetric True",
@@ -986,6 +1023,25 @@ EXAMPLES = {
         "bond that takes turns": (lambda reading: with_bond(reading, 9216, mode="balance-rr"), "bond balance-rr"),
         "bridge's MTU": (lambda reading: with_vlan(reading, 10, bridge_mtu=1500), "link br0 mtu 1500"),
         "VLAN's MTU": (lambda reading: with_vlan(reading, 10, mtu=1500), "link vlan10 mtu 1500"),
+        "tag of a VLAN": (lambda reading: with_vlan(reading, 10, flags=()), "tagged"),
+        "VLAN's device": (
+            lambda reading: reading["links"].append(
+                {**device("eth0.10", "vlan", id=10), "link": reading["links"][0]["ifname"]}
+            ),
+            "link eth0.10 tagged",
+        ),
+        "macvlan's MTU": (
+            lambda reading: reading["links"].append(
+                {**device("mv0", "macvlan", 1500), "link": reading["links"][0]["ifname"]}
+            ),
+            "link mv0 mtu 1500",
+        ),
+        "bond with an idle member": (
+            lambda reading: with_bond(reading, 9216, mode="active-backup"),
+            "bond0: none",
+        ),
+        "bond of an unknown mode": (lambda reading: with_bond(reading, 9216, mode=""), "bond"),
+        "bond that moves flows": (lambda reading: with_bond(reading, 9216, mode="balance-tlb"), "bond balance-tlb"),
         "MTU of a VLAN of an unknown port": (
             lambda reading: [with_vlan(reading, 20, mtu=1500), reading.pop("vlans")],
             "link vlan10 mtu 1500",
@@ -1043,6 +1099,8 @@ HARMLESS = {
     "nxos": [
         "PORT: no shutdown",
         "PORT: speed 400000",
+        "interface breakout module 1 port 7 map 100g-4x",
+        "hardware profile dlb\n  dlb-interface Eth1/1\n  mode flowlet",
         "interface mgmt0\n  shutdown",
         "policy-map type qos UNUSED\n  class class-default\n    police cir 1 gbps",
         f"OTHERS: {DROPS}",
@@ -1062,6 +1120,7 @@ HARMLESS = {
     ],
     "junos": [
         "set interfaces PORT speed 400g",
+        "set forwarding-options enhanced-hash-key ecmp-dlb flowlet inactivity-interval 16",
         "set interfaces PORT description disable",
         "set groups G class-of-service interfaces <*> shaping-rate 1g",
         "set groups G system host-name x\nset apply-groups G",
@@ -1087,6 +1146,8 @@ HARMLESS = {
     "sonic": [
         {"PORT": {"PORT": {"pfc_asym": "off", "fec": "rs", "description": "shutdown"}}},
         {"PORT": {"PORT": {"autoneg": "on", "adv_speeds": "400000"}}},
+        {"VLAN": {"Vlan10": {"mtu": "1500"}}, "VLAN_MEMBER": {"Vlan10|PORT": {"tagging_mode": "tagged"}}},
+        {"VLAN": {"Vlan10": {"mtu": "1500"}}, "VLAN_INTERFACE": {"Vlan10": {}}},
         {"BUFFER_PROFILE": {"egress_lossless_profile": {"dynamic_th": "0"}, "UNUSED": {"dynamic_th": "-8"}}},
         {"PFC_WD": {"GLOBAL": {"BIG_RED_SWITCH": "disable"}}},
         {
@@ -1127,6 +1188,7 @@ HARMLESS = {
         {"COPP_GROUP": {"queue4_group1": {"queue": "4", "cir": "6000"}}},
     ],
     "cumulus": [
+        {"interface": {"PORT": {"router": {"adaptive-routing": {"enable": "off"}, "ospf": {"area": "0"}}}}},
         {
             "interface": {
                 "PORT": {"link": {"state": {"up": {}}, "speed": "400G", "fec": "rs"}, "acl": {"A": {"inbound": {}}}}
@@ -1338,13 +1400,14 @@ def with_bond(reading, mtu, kind="bond", mode="802.3ad", xmit_hash_policy="layer
     reading["filters"]["bond0"] = []
 
 
-def with_vlan(reading, carried, mtu=9100, bridge_mtu=9100):
+def with_vlan(reading, carried, mtu=9100, bridge_mtu=9100, flags=("Egress Untagged",)):
     """Put the first port into a bridge, in the VLAN ``carried``, and give the bridge an interface of VLAN 10."""
     port = reading["links"][0]
     port.update(master="br0", linkinfo={"info_slave_kind": "bridge"})
     reading["links"].append(device("br0", "bridge", bridge_mtu, vlan_filtering=1))
     reading["links"].append({**device("vlan10", "vlan", mtu, id=10), "link": "br0"})
-    reading["vlans"] = [{"ifname": port["ifname"], "vlans": [{"vlan": 1}, {"vlan": carried - 2, "vlanEnd": carried}]}]
+    vlans = [{"vlan": 1}, {"vlan": carried - 2, "vlanEnd": carried}]
+    reading["vlans"] = [{"ifname": port["ifname"], "vlans": [{**vlan, "flags": [*flags]} for vlan in vlans]}]
 
 
 LIMIT = {"limit": {"rate": 10, "per": "second"}}
@@ -1442,3 +1505,27 @@ def test_a_statement_that_can_undo_the_policy_is_named_by_the_path_and_the_proof
 )
 def test_other_statements_change_nothing(system, index):
     assert judged(system, changed(system, HARMLESS[system][index])) == ([], [], "")
+
+
+@pytest.mark.parametrize("place", ["PORT", "member"])
+@pytest.mark.parametrize(("system", "lag"), [("eos", "Port-Channel7"), ("nxos", "port-channel7")])
+def test_a_port_channel_of_the_inventory_is_checked_with_its_members(system, lag, place):
+    """Without the statement it holds: its lines that its member does not have are its policy."""
+
+    def faults(statement):
+        request, port = params(system), next(iter(PORTS[system]))
+        switches = json.dumps(request["switches"]).replace(f'"spine1", "port": "{port}"', f'"spine1", "port": "{lag}"')
+        request["switches"] = json.loads(switches)
+        ports = request["switches"]["spine1"]["ports"]
+        request["switches"]["spine1"]["ports"] = {lag: ports.pop(port), **ports}
+        lines = {"PORT": "", "member": "", place: statement}
+        request["running"]["spine1"] = (
+            request["running"]["spine1"].replace(f"interface {port}\n", f"interface {lag}\n{lines['PORT']}")
+            + f"interface Ethernet9/1\n   channel-group 7 mode active\n{lines['member']}"
+        )
+        path = report.checked({**request, "paths": [], "rdma_class": None, "thresholds": True})["faults"]
+        return [fault["seen"] for fault in path], prove(request)[0].holds
+
+    assert faults("") == ([], True)
+    for statement in ("shutdown", "storm-control broadcast level 1"):
+        assert faults(f"   {statement}\n") == ([statement], False)

@@ -138,6 +138,14 @@ def test_host_stages_are_last_to_lossless_and_first_to_lossy():
     assert back["changes"] == {}, "the first stage is the host's"
 
 
+def test_the_reading_of_another_nic_plans_nothing():
+    data = asdict(nic(read_policy(LOSSY)))
+    nics = {"gpu1": {"mlx5_1": data}}
+    assert data["name"] == "mlx5_0"
+    with refuses("host gpu1: NIC mlx5_1", "mlx5_0"):
+        planned(defaults(), LOSSY, nics=nics, nics_wanted=nics)
+
+
 def test_pfc_of_a_foreign_configuration_is_removed_in_one_stage():
     """SONiC's default pauses priorities 3 and 4, `qos roce` pauses 3: both become lossy in one step."""
     stages = planned(defaults(), LOSSY)["stages"]

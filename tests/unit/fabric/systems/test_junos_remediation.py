@@ -235,6 +235,12 @@ def test_only_paths_of_wanted_lines_are_activated():
     assert junos.remediation(running, switch()) == f"activate {off[0]}\n"
 
 
+@pytest.mark.parametrize("path", ["interfaces", f"interfaces {PORT}"])
+def test_a_port_that_is_deactivated_as_a_whole_is_not_activated(path):
+    with refuses(f"leaf1: deactivate {path}", f"activate {path}"):
+        junos.remediation(f"{junos.render(switch())}deactivate {path}\n", switch())
+
+
 @pytest.mark.parametrize(("tag", "maximum"), [("vlan-tagging", 9198), ("flexible-vlan-tagging", 9194)])
 def test_the_mtu_of_a_port_with_tags_has_room_for_them(tag, maximum):
     def lines(ip_mtu_bytes: int) -> str:
