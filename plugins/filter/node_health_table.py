@@ -14,7 +14,7 @@ description:
   - Folds equal faults of several nodes into one line with what a technician needs, and names nodes whose values are far
     from the median of like nodes.
   - A node without an answer, or with a state that is too old, is named and never counted as healthy. One whose reading
-    was skipped has no row.
+    was skipped has no row, unless its BMC was read.
 positional: hostvars
 options:
   _input:
@@ -30,6 +30,9 @@ options:
     description: The variable with the result of M(sailloft.fleet.node_health_info).
     type: str
     default: node_health_read
+  bmcs:
+    description: What the nodes' BMCs say, as RV(sailloft.fleet.node_health_info#module:bmcs).
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -50,7 +53,10 @@ from typing import Any
 
 
 def node_health_table(
-    names: list[str], hostvars: Mapping[str, Any], variable: str = "node_health_read"
+    names: list[str],
+    hostvars: Mapping[str, Any],
+    variable: str = "node_health_read",
+    bmcs: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the table."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.table import table
@@ -60,8 +66,10 @@ def node_health_table(
             result = hostvars[name].get(variable)
             if not (isinstance(result, Mapping) and result.get("skipped")):
                 yield name, result
+            elif bmcs and name in bmcs:
+                yield name, {"health": bmcs[name]}
 
-    return table(read()).to_dict()
+    return table(read(), bmcs).to_dict()
 
 
 class FilterModule:

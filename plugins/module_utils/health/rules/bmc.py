@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     AT_LEAST,
+    CONFIGURATION,
     EVENT,
     HARDWARE,
     NOT_TRUE,
     Rule,
 )
 
+UNREAD = "bmc_unread"
 REDFISH, IPMI, PLAN = "DMTF Redfish Schema Supplement", "IPMI 2.0, table 42-3", "the inventory"
 
 
@@ -27,6 +29,8 @@ def _event(check: str, title: str, action: str, runbook: str) -> Rule:
 
 
 RULES = (
+    # Only where BMCs are asked.
+    Rule(UNREAD, "the BMC could not be read", CONFIGURATION, NOT_TRUE, "watch", "the health check itself", "bmc"),
     _flag("bmc_power_supply", "power supply faulty", "watch", REDFISH, "power-supply"),
     # Not each BMC says this. GPUs slow down as soon as the other supplies do not suffice.
     _flag("bmc_power_input", "power supply without input: feed or cord", "drain", REDFISH, "power-supply", True),

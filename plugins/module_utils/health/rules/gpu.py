@@ -51,7 +51,7 @@ DIAGNOSTICS = (
 
 # The checks of nvbandwidth's tests.
 BANDWIDTHS = {"pcie_bandwidth_to_gpu": nvbandwidth.TO_GPU, "pcie_bandwidth_from_gpu": nvbandwidth.FROM_GPU}
-# The least median, as a share of what was accepted: half of the lanes, or the generation before, give half. An estimate.
+# The least median, as a share of what was accepted: half of the lanes or an older generation give half. An estimate.
 ACCEPTED_SHARE = 0.75
 MEASUREMENTS = 12
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Rules of the ports of NICs, and of the links of an InfiniBand subnet. Pure.
+"""Rules of the ports of NICs. Pure.
 
 Limits of NVSentinel are those of its NIC health monitor for InfiniBand and RoCE.
 """
@@ -75,15 +75,6 @@ RULES = (
         unit="Gbit/s",
         is_occasional=True,
         expected=_rate,
-    ),
-    Rule(
-        "port_below_ability",
-        "link slower than both its ends can be",
-        HARDWARE,
-        NOT_TRUE,
-        "drain",
-        "iblinkinfo(8)",
-        "port-slow",
     ),
     # Maintenance of a switch takes a link down once or twice.
     _increase(
