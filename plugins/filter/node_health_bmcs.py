@@ -8,23 +8,12 @@ DOCUMENTATION = r"""
 name: node_health_bmcs
 short_description: List the BMCs of nodes for node_health_info
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Makes the list of each node's C(node_boot_bmc) and its limits, C(node_health_checks). A node without the former has
     no part.
   - The list has passwords. Give it to O(sailloft.fleet.node_health_info#module:bmcs) only.
+extends_documentation_fragment: [sailloft.fleet.of_nodes]
 positional: hostvars
-options:
-  _input:
-    description: The names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts.
-    type: dict
-    required: true
 """
 
 EXAMPLES = r"""

@@ -8,24 +8,14 @@ DOCUMENTATION = r"""
 name: node_health_table
 short_description: Make one table of the health of many nodes, worst first
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Folds equal faults of several nodes into one line with what a technician needs, and names nodes whose values are far
     from the median of like nodes.
   - A node without an answer, or with a state that is too old, is named and never counted as healthy. One whose reading
     was skipped has no row, unless its BMC was read.
+extends_documentation_fragment: [sailloft.fleet.of_nodes]
 positional: hostvars
 options:
-  _input:
-    description: The names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts.
-    type: dict
-    required: true
   variable:
     description: The variable with the result of M(sailloft.fleet.node_health_info).
     type: str
