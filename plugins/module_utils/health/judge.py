@@ -173,11 +173,11 @@ def _worst(results: Iterable[Result]) -> tuple[Result, ...]:
     worst: dict[tuple[str, Place], Result] = {}
     for result in results:
         key = (result.check, result.place)
-        other = worst.get(key)
+        present = worst.get(key)
         # A pass of a window that is not full is worth less than a whole one, which is worth less than a fault.
-        if other is None or (ORDER.index(result.verdict), not result.is_partial) < (
-            ORDER.index(other.verdict),
-            not other.is_partial,
+        if present is None or (ORDER.index(result.verdict), not result.is_partial) < (
+            ORDER.index(present.verdict),
+            not present.is_partial,
         ):
             worst[key] = result
     return tuple(worst[key] for key in sorted(worst))
@@ -362,8 +362,8 @@ def _compared(measurement: Measurement, rule: Rule, number: float, limit: float)
     state = measurement.context.get("pstate", "")
     if not holds and rule.is_occasional and state and state not in WORKING:
         return _not_measured(measurement, f"idle ({clean(state)}): {_shown(number, rule)} says nothing about the link")
-    words = {model.AT_LEAST: "at least ", model.AT_MOST: "at most "}.get(rule.comparison, "")
-    return _result(measurement, PASS if holds else FAIL, _shown(number, rule), f"{words}{_shown(limit, rule)}")
+    prefix = {model.AT_LEAST: "at least ", model.AT_MOST: "at most "}.get(rule.comparison, "")
+    return _result(measurement, PASS if holds else FAIL, _shown(number, rule), f"{prefix}{_shown(limit, rule)}")
 
 
 _GAUGES = (model.AT_LEAST, model.AT_MOST, model.MEDIAN_AT_LEAST)

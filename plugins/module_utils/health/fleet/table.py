@@ -90,7 +90,7 @@ def table(
     collection = Collection()
     unknown: dict[str, list[str]] = {}
     faults: dict[tuple[Any, ...], dict[str, list[str]]] = {}
-    words: dict[str, list[str]] = {}
+    said: dict[str, list[str]] = {}
     for node, result in results:
         answer = answers.read(result)
         of_bmc = answers.read({"health": bmcs[node]}).faults if bmcs and node in bmcs else ()
@@ -99,7 +99,7 @@ def table(
             ("in maintenance", answer.maintenance, made.maintained),
         ):
             if text and not answer.error:
-                words.setdefault(f"{kind}: {text}", []).append(node)
+                said.setdefault(f"{kind}: {text}", []).append(node)
                 nodes.append(node)
         reason = answer.error or _stale(answer)
         complaints = of_bmc if reason else (*answer.faults, *of_bmc)
@@ -123,7 +123,7 @@ def table(
         *(line for key in sorted(faults, key=lambda key: _rank(key, faults[key])) for line in _group(key, faults[key])),
         *_outlier_lines(made.outliers, rules),
         *_too_few(collection.too_few()),
-        *_sorted_lines(words),
+        *_sorted_lines(said),
         *([f"{_nodes(len(made.healthy))}: healthy: {fold(made.healthy)}"] if made.healthy else []),
     ]
     return made

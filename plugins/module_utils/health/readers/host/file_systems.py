@@ -79,10 +79,10 @@ def read(node: Node) -> Reading:
             measurements.append(_read_only(mount, mount.path in planned, mount.path in read_only))
     for mount, answer in zip(chosen, at_once(lambda mount: _answer(node, mount), chosen)):
         measurements += _space(mount, answer, mount.path in planned)
-    before = names(node.kept.get("judged", "[]"))
-    measurements += _gone([path for path in before if path not in mounts and path not in planned])
+    previous = names(node.kept.get("judged", "[]"))
+    measurements += _gone([path for path in previous if path not in mounts and path not in planned])
     # What is planned and not mounted may be taken out of the plan later.
-    kept = {path for path in before if path in planned} | {mount.path for mount in chosen}
+    kept = {path for path in previous if path in planned} | {mount.path for mount in chosen}
     short = sorted(path for path in kept if path.isascii() and len(path) <= LONGEST)[: 2 * MOST]
     return Reading("file_systems", tuple(measurements), kept={"judged": json.dumps(short)})
 
