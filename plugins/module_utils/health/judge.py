@@ -217,24 +217,16 @@ def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str
         measured = {measurement.place for measurement in reading.measurements if measurement.value is not None}
         for device in expected.devices:
             # The drivers that list GPUs are NVIDIA's.
-            if device.kind in kinds and (device.kind != "gpu" or device.vendor in NVIDIA):
-                place = Place(device.kind, device.address)
+            if device.kind not in kinds or (device.kind == "gpu" and device.vendor not in NVIDIA):
+                continue
+            place = Place(device.kind, device.address)
+            result = Result(DEVICE_MISSING, place, PASS, "present", device.name, reading.reader, reader=reading.reader)
+            if place not in named:
+                result = replace(result, verdict=FAIL, seen="missing")
+            elif place not in measured:
                 # Of a device that a reader names without any value it only knows that it stopped before.
-                verdict = PASS if place in measured else NOT_MEASURED if place in named else FAIL
-                seen = {PASS: "present", FAIL: "missing"}.get(verdict, "")
-                reason = "no value of it was measured" if verdict == NOT_MEASURED else ""
-                results.append(
-                    Result(
-                        DEVICE_MISSING,
-                        place,
-                        verdict,
-                        seen,
-                        device.name,
-                        reading.reader,
-                        reason,
-                        reader=reading.reader,
-                    )
-                )
+                result = replace(result, verdict=NOT_MEASURED, seen="", reason="no value of it was measured")
+            results.append(result)
     return results
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What BMCs say becomes faults of their nodes in the fleet's table, and what they do not say never a healthy one."""
+"""Faults that BMCs say are those of their nodes in the fleet's table, and a silent BMC is one too."""
 
 from __future__ import annotations
 
