@@ -38,9 +38,11 @@ def ask(bmcs: Sequence[Bmc], checks: Mapping[str, Any]) -> dict[str, Answer]:
 
 
 def answer(reading: Reading, expected: Expected) -> Answer:
-    """Return the answer of a BMC. One that cannot be read is a fault."""
+    """Return the answer of a BMC. One that cannot be read, or says nothing, is a fault."""
     rules, now = rules_of(expected), state.moment()
-    unread = Measurement(UNREAD, Place("bmc"), bool(reading.error), reading.reader, reading.error)
+    is_silent = all(measurement.value is None for measurement in reading.measurements)
+    reason = reading.error or ("it says nothing of power supplies, fans and temperatures" if is_silent else "")
+    unread = Measurement(UNREAD, Place("bmc"), bool(reason), reading.reader, reason)
     judged = judge([reading, Reading("bmc", (unread,))], rules, expected, Memory(), now)
     failed = [(each.check, each.place, each.seen, each.expected) for each in judged.results if each.verdict == FAIL]
     happened = [(each.check, each.place, each.text, "") for each in judged.events]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from fleet_answers import answer, fault
-from redfish_bmc import PASSWORD, RedfishBmc, new, status
+from redfish_bmc import PASSWORD, RedfishBmc, collection, new, status
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet import answers, bmc_answers
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.table import table
@@ -51,6 +51,11 @@ def test_a_bmc_that_refuses_is_a_fault_with_the_reason_and_without_the_account(s
     assert faults(said) == [("bmc_unread", "", "watch")]
     assert "401" in said.faults[0].seen
     assert PASSWORD not in repr(said)
+
+
+def test_a_bmc_that_says_nothing_is_a_fault(server):
+    said = asked(server, {"/redfish/v1/Chassis": collection(), "/redfish/v1/Systems": collection()})
+    assert faults(said) == [("bmc_unread", "", "watch")]
 
 
 def test_the_table_has_the_bmcs_faults_of_nodes_that_answer_and_of_those_that_do_not(server):
