@@ -8,28 +8,21 @@ DOCUMENTATION = r"""
 name: node_health_table
 short_description: Make one table of the health of many nodes, worst first
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Folds equal faults of several nodes into one line with what a technician needs, and names nodes whose values are far
     from the median of like nodes.
   - A node without an answer, or with a state that is too old, is named and never counted as healthy. One whose reading
-    was skipped has no row.
+    was skipped has no row, unless its BMC was read.
+extends_documentation_fragment: [sailloft.fleet.of_nodes]
 positional: hostvars
 options:
-  _input:
-    description: The names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts.
-    type: dict
-    required: true
   variable:
     description: The variable with the result of M(sailloft.fleet.node_health_info).
     type: str
     default: node_health_read
+  bmcs:
+    description: What the nodes' BMCs say, as RV(sailloft.fleet.node_health_info#module:bmcs).
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -50,7 +43,10 @@ from typing import Any
 
 
 def node_health_table(
-    names: list[str], hostvars: Mapping[str, Any], variable: str = "node_health_read"
+    names: list[str],
+    hostvars: Mapping[str, Any],
+    variable: str = "node_health_read",
+    bmcs: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the table."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.table import table
@@ -60,8 +56,10 @@ def node_health_table(
             result = hostvars[name].get(variable)
             if not (isinstance(result, Mapping) and result.get("skipped")):
                 yield name, result
+            elif bmcs and name in bmcs:
+                yield name, {"health": bmcs[name]}
 
-    return table(read()).to_dict()
+    return table(read(), bmcs).to_dict()
 
 
 class FilterModule:

@@ -173,11 +173,11 @@ def _worst(results: Iterable[Result]) -> tuple[Result, ...]:
     worst: dict[tuple[str, Place], Result] = {}
     for result in results:
         key = (result.check, result.place)
-        other = worst.get(key)
+        present = worst.get(key)
         # A pass of a window that is not full is worth less than a whole one, which is worth less than a fault.
-        if other is None or (ORDER.index(result.verdict), not result.is_partial) < (
-            ORDER.index(other.verdict),
-            not other.is_partial,
+        if present is None or (ORDER.index(result.verdict), not result.is_partial) < (
+            ORDER.index(present.verdict),
+            not present.is_partial,
         ):
             worst[key] = result
     return tuple(worst[key] for key in sorted(worst))
@@ -217,24 +217,16 @@ def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str
         measured = {measurement.place for measurement in reading.measurements if measurement.value is not None}
         for device in expected.devices:
             # The drivers that list GPUs are NVIDIA's.
-            if device.kind in kinds and (device.kind != "gpu" or device.vendor in NVIDIA):
-                place = Place(device.kind, device.address)
+            if device.kind not in kinds or (device.kind == "gpu" and device.vendor not in NVIDIA):
+                continue
+            place = Place(device.kind, device.address)
+            result = Result(DEVICE_MISSING, place, PASS, "present", device.name, reading.reader, reader=reading.reader)
+            if place not in named:
+                result = replace(result, verdict=FAIL, seen="missing")
+            elif place not in measured:
                 # Of a device that a reader names without any value it only knows that it stopped before.
-                verdict = PASS if place in measured else NOT_MEASURED if place in named else FAIL
-                seen = {PASS: "present", FAIL: "missing"}.get(verdict, "")
-                reason = "no value of it was measured" if verdict == NOT_MEASURED else ""
-                results.append(
-                    Result(
-                        DEVICE_MISSING,
-                        place,
-                        verdict,
-                        seen,
-                        device.name,
-                        reading.reader,
-                        reason,
-                        reader=reading.reader,
-                    )
-                )
+                result = replace(result, verdict=NOT_MEASURED, seen="", reason="no value of it was measured")
+            results.append(result)
     return results
 
 
@@ -362,8 +354,8 @@ def _compared(measurement: Measurement, rule: Rule, number: float, limit: float)
     state = measurement.context.get("pstate", "")
     if not holds and rule.is_occasional and state and state not in WORKING:
         return _not_measured(measurement, f"idle ({clean(state)}): {_shown(number, rule)} says nothing about the link")
-    words = {model.AT_LEAST: "at least ", model.AT_MOST: "at most "}.get(rule.comparison, "")
-    return _result(measurement, PASS if holds else FAIL, _shown(number, rule), f"{words}{_shown(limit, rule)}")
+    prefix = {model.AT_LEAST: "at least ", model.AT_MOST: "at most "}.get(rule.comparison, "")
+    return _result(measurement, PASS if holds else FAIL, _shown(number, rule), f"{prefix}{_shown(limit, rule)}")
 
 
 _GAUGES = (model.AT_LEAST, model.AT_MOST, model.MEDIAN_AT_LEAST)

@@ -273,7 +273,7 @@ def _unmeasured(
     old: tuple[Unmeasured, ...], judged: Judged, rules: Mapping[str, Rule], now: Moment
 ) -> tuple[Unmeasured, ...]:
     """Count the rounds in which readers and checks, one after the other, were not measured."""
-    before = {(each.check, each.place): each for each in old}
+    previous = {(entry.check, entry.place): entry for entry in old}
     reasons = {
         (checker.READER_FAILED, Place("reader", reader)): reason for reader, reason in judged.errors.items() if reason
     }
@@ -283,29 +283,31 @@ def _unmeasured(
             reasons[result.check, result.place] = result.reason
     counted = []
     for (check, place), reason in sorted(reasons.items()):
-        each = before.pop((check, place), None)
-        counted.append(Unmeasured(check, place, each.rounds + 1 if each else 1, reason, each.since if each else now))
+        entry = previous.pop((check, place), None)
+        counted.append(
+            Unmeasured(check, place, entry.rounds + 1 if entry else 1, reason, entry.since if entry else now)
+        )
     # What no reader of this round spoke of stays as it was if its reader may be one that failed or did not run.
     measured = {(result.check, result.place) for result in judged.results if result.verdict != NOT_MEASURED}
     readers = {(checker.READER_FAILED, Place("reader", reader)) for reader in judged.errors}
     is_complete = not any(judged.errors.values())
-    for key, each in before.items():
+    for key, entry in previous.items():
         is_gone = key in readers if key[0] == checker.READER_FAILED else key in measured or is_complete
         if not is_gone and (key[0] == checker.READER_FAILED or key[0] in rules):
-            counted.append(each)
+            counted.append(entry)
     return tuple(counted)
 
 
 def _of_checker(unmeasured: tuple[Unmeasured, ...]) -> list[Result]:
     """Return a failure for each reader and each place that was not measured for too many rounds."""
     results, places = [], dict[Place, list[Unmeasured]]()
-    for each in unmeasured:
-        if each.rounds >= UNMEASURED_ROUNDS and each.check == checker.READER_FAILED:
-            results.append(Result(each.check, each.place, FAIL, each.reason, source=each.place.name))
-        elif each.rounds >= UNMEASURED_ROUNDS:
-            places.setdefault(each.place, []).append(each)
+    for entry in unmeasured:
+        if entry.rounds >= UNMEASURED_ROUNDS and entry.check == checker.READER_FAILED:
+            results.append(Result(entry.check, entry.place, FAIL, entry.reason, source=entry.place.name))
+        elif entry.rounds >= UNMEASURED_ROUNDS:
+            places.setdefault(entry.place, []).append(entry)
     for place, group in places.items():
-        seen = clean(f"{some([each.check for each in group])}: {group[0].reason}")
+        seen = clean(f"{some([entry.check for entry in group])}: {group[0].reason}")
         results.append(Result(checker.NOT_MEASURED_CHECK, place, FAIL, seen, source=checker.SOURCE))
     return results
 

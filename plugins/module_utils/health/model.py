@@ -185,7 +185,7 @@ class Expected:
     # {"nvidia_driver": "550.163.01", "firmware 0000:4b:00.0": ...}
     versions: dict[str, str] = field(default_factory=dict)
     gpu_settings: dict[str, str] = field(default_factory=dict)  # {"persistence_mode": "Enabled", "ecc_mode": "Enabled"}
-    # Rates of the first day by accept.yml, GB/s, by nvbandwidth's test and GPU: "host_to_device_memcpy_ce 0000:4b:00.0".
+    # Rates by accept.yml, GB/s, by nvbandwidth's test and GPU: "host_to_device_memcpy_ce 0000:4b:00.0".
     accepted: dict[str, float] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     units: tuple[str, ...] = ()  # systemd units that must be active

@@ -80,29 +80,29 @@ def make(
             raise RoundError("another round still runs", "wait for its end; systemctl status sailloft-health shows it")
         start = time.monotonic()
         expected, problem = _expected(paths.expected)
-        before = _before(paths, expected.host)
-        if is_deep and not (before.condition.drain or before.condition.maintenance):
+        saved = _saved(paths, expected.host)
+        if is_deep and not (saved.condition.drain or saved.condition.maintenance):
             raise RoundError(
                 f"{expected.host}: deep checks run only on a node that is out of service",
                 "sailloft-health drain --reason REASON",
             )
         rules = rules_of(expected, dict(rules))
         chosen = [reader for reader in readers if reader.is_deep == is_deep]
-        readings, left = _read(chosen, before.left, before, expected, paths, now())
+        readings, left = _read(chosen, saved.left, saved, expected, paths, now())
         if is_deep and not any(reading.measurements or reading.error for reading in readings):
             raise RoundError(f"{expected.host}: no deep check can run on this node", "install DCGM, which has dcgmi")
         if is_deep:
-            first = {reading.reader: _with(FAIL, reading, rules, expected, before, now()) for reading in readings}
+            first = {reading.reader: _with(FAIL, reading, rules, expected, saved, now()) for reading in readings}
             suspicious = [reader for reader in chosen if first.get(reader.name)]
-            second, left = _read(suspicious, left, before, expected, paths, now())
-            again = {reading.reader: _with(PASS, reading, rules, expected, before, now()) for reading in second}
+            second, left = _read(suspicious, left, saved, expected, paths, now())
+            again = {reading.reader: _with(PASS, reading, rules, expected, saved, now()) for reading in second}
             readings = [
                 _confirmed(reading, first[reading.reader] & again.get(reading.reader, set())) for reading in readings
             ]
             # The error of a second run beside what the first one measured.
             readings += [reading for reading in second if reading.error]
         # A process that was killed now may only wait for a busy processor.
-        readings.append(_of_checker([each for each in left if each in before.left], problem))
+        readings.append(_of_checker([each for each in left if each in saved.left], problem))
         lists = {reader.name: reader.lists for reader in readers}
         with state.locked("state", paths.run):
             return _save(paths, readings, left, rules, expected, lists, period_s, start, now())
@@ -131,7 +131,7 @@ def _expected(path: str) -> tuple[Expected, str]:
     return Expected(os.uname().nodename), problem
 
 
-def _before(paths: Paths, host: str) -> State:
+def _saved(paths: Paths, host: str) -> State:
     """Return the stored state for the readers; one that cannot be read is dealt with when the round is saved."""
     try:
         return state.read(paths.state) or State(host)
@@ -142,7 +142,7 @@ def _before(paths: Paths, host: str) -> State:
 def _read(
     readers: Sequence[Reader],
     last_left: Sequence[Left],
-    before: State,
+    saved: State,
     expected: Expected,
     paths: Paths,
     now: Moment,
@@ -158,7 +158,7 @@ def _read(
     run = partial(readers_node.run, locks=paths.run)
 
     def node(reader: Reader) -> Node:
-        return Node(expected, paths.root, before.kept.get(reader.name, {}), run)
+        return Node(expected, paths.root, saved.kept.get(reader.name, {}), run)
 
     started = [reader for reader in readers if reader.name not in hanging]
     for reader, outcome in zip(started, process.read_all(started, node)):
@@ -184,9 +184,9 @@ def _confirmed(reading: Reading, once: Results) -> Reading:
 
 
 def _with(
-    verdict: str, reading: Reading, rules: Mapping[str, Rule], expected: Expected, before: State, now: Moment
+    verdict: str, reading: Reading, rules: Mapping[str, Rule], expected: Expected, saved: State, now: Moment
 ) -> Results:
-    results = judge([reading], rules, expected, before.memory, now).results
+    results = judge([reading], rules, expected, saved.memory, now).results
     return {(each.check, each.place) for each in results if each.verdict == verdict}
 
 

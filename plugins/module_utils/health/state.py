@@ -39,6 +39,9 @@ LIMIT_BYTES = 64 << 20
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # Less than this many seconds are no jump of the clock, because clocks of nodes are slewed.
 JUMP_S = 10.0
+# A state is stale when so many rounds are missing: one may be late, or be cut off by a reboot. A round of readers that
+# reach their deadlines takes longer than a short period.
+STALE_PERIODS, LEAST_PERIOD_S = 3, 60.0
 
 
 class StateError(SailloftError):
@@ -113,6 +116,16 @@ def age_s(then: Moment, now: Moment) -> float:
     if then.boot_id and then.boot_id == now.boot_id:
         return now.boot_s - then.boot_s
     return now.unix_s - then.unix_s
+
+
+def latest_s(period_s: float) -> float:
+    """Return the greatest age, in seconds, of a state that says something of the present."""
+    return STALE_PERIODS * max(period_s, LEAST_PERIOD_S)
+
+
+def is_stale(age: float, period_s: float) -> bool:
+    """Return True for the age of a state that says nothing of the present, as one that is dated in the future."""
+    return not 0 <= age <= latest_s(period_s)
 
 
 def jump_s(then: Moment, now: Moment) -> float:

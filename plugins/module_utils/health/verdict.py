@@ -15,13 +15,11 @@ from dataclasses import asdict, dataclass
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Fault, Unmeasured, Word
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Moment, Place
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import checker
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import State, age_s
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import State, age_s, is_stale
 
 FIT, UNFIT, UNKNOWN = 0, 1, 2
 HEALTHY, DEGRADED, SICK, NOT_KNOWN = "healthy", "healthy with notes", "sick", "not known"
 DRAINED, MAINTAINED = "out of service", "under maintenance"
-# A state is stale when no round was saved for so many periods: one may be late, two are no chance.
-STALE_PERIODS = 3
 # Clocks of nodes differ a little, so that a date slightly in the future is none.
 TOLERANCE_S = 60.0
 RUNBOOKS = "docs/reference/runbooks.md"
@@ -93,7 +91,7 @@ def staleness(state: State, now: Moment) -> str:
     age = age_s(state.round.ended, now)
     if state.round.ended.boot_id != now.boot_id:
         return f"no round since the boot {_age(now.boot_s)} ago"
-    if age > STALE_PERIODS * state.round.period_s:
+    if is_stale(age, state.round.period_s):
         return f"no round was saved for {_age(age)}: see journalctl -u sailloft-health"
     return ""
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a node must have, as a role's template makes it from files of the controller."""
+"""Expectations of a node, as the role's variables and files of the controller make them."""
 
 from __future__ import annotations
 

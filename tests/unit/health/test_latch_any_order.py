@@ -96,7 +96,7 @@ class Latch(RuleBasedStateMachine):
         read = {key: state for key, state in states.items() if key[2] not in failed}
         for check in VALUES:
             for place in PLACES:
-                self.measure(check, place, {key[2]: read[key] for key in read if key[:2] == (check, place)}, deep)
+                self.measure(check, place, {key[2]: read[key] for key in read if key[:2] == (check, place)})
         for place, passes in deep.items():
             if passes:
                 self.measured.pop(("deep_width", place), None)
@@ -105,12 +105,12 @@ class Latch(RuleBasedStateMachine):
         for reader in READERS:
             self.lost[reader] = self.lost[reader] + 1 if reader in failed else 0
 
-    def measure(self, check, place, by_reader, deep):
+    def measure(self, check, place, by_reader):
         key = (check, place)
         failing = [reader for reader in READERS if by_reader.get(reader) == "fail"]
         if failing:
             self.measured[key] = failing[0]
-        elif by_reader.get(self.measured.get(key)) == "pass" or (check == "width" and deep.get(place)):
+        elif by_reader.get(self.measured.get(key)) == "pass":
             self.measured.pop(key, None)
 
     @rule(place=st.sampled_from(PLACES))

@@ -198,6 +198,7 @@ def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch, n
     assert left in saved.left
     kill(left.pid, signal.SIGKILL)
     os.waitpid(left.pid, 0)
+    monkeypatch.undo()
     saved = make(paths, finding(name=name))
     assert (saved.left, saved.round.errors, names(saved)) == ((), {}, [])
 

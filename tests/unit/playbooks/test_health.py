@@ -12,6 +12,7 @@ import pytest
 import rounds
 import yaml
 from playing import ROOT, ansible_playbook
+from redfish_bmc import PASSWORD, USER, RedfishBmc, new, status
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Condition, Fault
@@ -60,9 +61,9 @@ def site(tmp_path):
 
 
 def test_the_table_names_each_node_and_the_run_fails_with_the_summary(site):
-    status, output = site()
+    rc, output = site()
     print(output)
-    assert status != 0
+    assert rc != 0
     assert "3 nodes: GPU 4: GPU row remap pending: gpu-[017,203,411]" in output
     assert "slot 7, serial number: label on the tray" in output
     assert "1 node: healthy: gpu-001" in output
@@ -72,5 +73,18 @@ def test_the_table_names_each_node_and_the_run_fails_with_the_summary(site):
 
 
 def test_a_report_does_not_fail(site):
-    status, output = site("-e", "health_report_only=true")
-    assert status == 0, output
+    rc, output = site("-e", "health_report_only=true")
+    assert rc == 0, output
+
+
+def test_the_bmcs_of_all_nodes_are_asked_in_one_call(site, tmp_path):
+    server = RedfishBmc(tmp_path / "bmc", new({"Bay2": status("Critical", Id="Bay2", LineInputStatus="LossOfInput")}))
+    bmc = {"address": server.address, "username": USER, "password": PASSWORD, "ca": server.ca}
+    try:
+        rc, output = site("-vvv", "-e", json.dumps({"health_bmcs": True, "node_boot_bmc": bmc}))
+    finally:
+        server.stop()
+    assert rc != 0
+    assert "6 nodes: bmc Bay2: power supply without input: feed or cord: gpu-[001,017,203,300,411,500]" in output
+    assert PASSWORD not in output
+    assert server.changes == []

@@ -45,8 +45,8 @@ def of_host(host: Host) -> list[Device]:
     children = _children(host.functions)
     for address, above in below.items():
         port = functions[address]
-        other = children.get(address, [])[:1] if _leads_down(port, functions) else _parent(port, functions)
-        ends = [port, *other]
+        far_end = children.get(address, [])[:1] if _leads_down(port, functions) else _parent(port, functions)
+        ends = [port, *far_end]
         speed, width = _link(ends)
         result[address] = Device(address, "bridge", f"port above {', '.join(above)}", _id(port), speed, width)
     return [result[address] for address in sorted(result)]

@@ -104,15 +104,15 @@ class Collection:
 
     def outliers(self) -> list[Outlier]:
         """Return the outliers, the farthest first."""
-        found = []
+        result = []
         for (like, check, place), (numbers, values) in self.values.items():
             if len(values) >= LEAST_NODES:
                 name = self.names.get((like, place), place)
-                found += [
+                result += [
                     Outlier(self.nodes[number], check, place, name, value, middle, len(values), score)
                     for number, value, middle, score in _far(numbers, values, WATCHED[check])
                 ]
-        return sorted(found, key=lambda each: (-each.score, each.node, each.check, each.place))
+        return sorted(result, key=lambda each: (-each.score, each.node, each.check, each.place))
 
     def too_few(self) -> set[str]:
         """Return the nodes with values that were not compared, because too few like nodes have them."""

@@ -20,12 +20,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import APPLICATION, Rule
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import UNKNOWN
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import is_stale, latest_s
 
 RUNBOOKS = "docs/reference/runbooks.md"
 # Places whose device a technician calls by a name, which is the first part of Complaint.part.
 DEVICES = ("gpu", "nic", "nvme", "nvswitch", "bridge")
-# A state is too old if so many rounds are missing: one may be late, or be cut off by a reboot.
-LATE_ROUNDS, LEAST_PERIOD_S = 3, 60
 SHOWN_DETAILS, SHOWN_OUTLIERS = 6, 20
 DETAIL_CHARACTERS = 160
 
@@ -83,34 +82,38 @@ class Table:
         }
 
 
-def table(results: Iterable[tuple[str, Any]], rules: Mapping[str, Rule] = RULES) -> Table:
-    """Return the table of nodes and their results of node_health_info."""
+def table(
+    results: Iterable[tuple[str, Any]], bmcs: Mapping[str, Any] | None = None, rules: Mapping[str, Rule] = RULES
+) -> Table:
+    """Return the table of nodes and their results of node_health_info. ``bmcs``: what their BMCs say, by node."""
     made = Table()
     collection = Collection()
     unknown: dict[str, list[str]] = {}
     faults: dict[tuple[Any, ...], dict[str, list[str]]] = {}
-    words: dict[str, list[str]] = {}
+    said: dict[str, list[str]] = {}
     for node, result in results:
         answer = answers.read(result)
+        of_bmc = answers.read({"health": bmcs[node]}).faults if bmcs and node in bmcs else ()
         for kind, text, nodes in (
             ("drained", answer.drain, made.drained),
             ("in maintenance", answer.maintenance, made.maintained),
         ):
             if text and not answer.error:
-                words.setdefault(f"{kind}: {text}", []).append(node)
+                said.setdefault(f"{kind}: {text}", []).append(node)
                 nodes.append(node)
         reason = answer.error or _stale(answer)
+        complaints = of_bmc if reason else (*answer.faults, *of_bmc)
+        for fault in complaints:
+            faults.setdefault(_key(fault), {}).setdefault(_detail(fault), []).append(node)
         if reason:
             unknown.setdefault(failures.common(reason, [node]), []).append(node)
             made.unknown.append(node)
             continue
         collection.add(node, answer)
-        for fault in answer.faults:
-            faults.setdefault(_key(fault), {}).setdefault(_detail(fault), []).append(node)
-        serious = [fault for fault in answer.faults if is_serious(fault)]
+        serious = [fault for fault in complaints if is_serious(fault)]
         if serious:
             (made.unknown if all(fault.check in UNKNOWN for fault in serious) else made.faulty).append(node)
-        elif answer.faults:
+        elif complaints:
             made.noted.append(node)
         elif not (answer.drain or answer.maintenance):
             made.healthy.append(node)
@@ -120,7 +123,7 @@ def table(results: Iterable[tuple[str, Any]], rules: Mapping[str, Rule] = RULES)
         *(line for key in sorted(faults, key=lambda key: _rank(key, faults[key])) for line in _group(key, faults[key])),
         *_outlier_lines(made.outliers, rules),
         *_too_few(collection.too_few()),
-        *_sorted_lines(words),
+        *_sorted_lines(said),
         *([f"{_nodes(len(made.healthy))}: healthy: {fold(made.healthy)}"] if made.healthy else []),
     ]
     return made
@@ -133,9 +136,10 @@ def is_serious(fault: Complaint) -> bool:
 
 def _stale(answer: Answer) -> str:
     """Return why a state is too old to be known, equal on nodes with equal periods; "" if it is not."""
-    latest_s = LATE_ROUNDS * max(answer.period_s, LEAST_PERIOD_S)
-    if answer.age_s is None or not 0 <= answer.age_s <= latest_s:
-        return f"its state is not of the last {latest_s:g} s: see systemctl status sailloft-health.timer"
+    if answer.age_s is None or is_stale(answer.age_s, answer.period_s):
+        return (
+            f"its state is not of the last {latest_s(answer.period_s):g} s: see systemctl status sailloft-health.timer"
+        )
     return ""
 
 

@@ -66,15 +66,17 @@ def read(node: Node) -> Reading:
     lost = _lost(news, start)
     # A long start overflows the buffer of healthy nodes too: what was lost before a boot's first round is not measured.
     reason = f"{lost} lines were overwritten before they were read" if lost else ""
-    found = [*events(news, node.expected, boot_id)]
+    happened = [*events(news, node.expected, boot_id)]
     if lost and not is_first:
         number = news[0].sequence
-        found.append(Event(kernel.LINES_LOST, Place("node"), reason, KMSG, f"{boot_id}:{number}:lost", boot_id, number))
+        happened.append(
+            Event(kernel.LINES_LOST, Place("node"), reason, KMSG, f"{boot_id}:{number}:lost", boot_id, number)
+        )
     value = None if lost else kernel.COMPLETE
     end = max((each.sequence + 1 for each in everything), default=start)
     kept = {"boot_id": boot_id, "next": str(max(start, end))}
     measurement = Measurement(kernel.LOG_READ, Place("node"), value, KMSG, reason)
-    return Reading(READER, (measurement,), tuple(found), kept=kept)
+    return Reading(READER, (measurement,), tuple(happened), kept=kept)
 
 
 def _lost(news: list[Record], start: int) -> int:
@@ -126,8 +128,8 @@ def _of_kmsg(lines: Iterable[str]) -> Iterator[Record]:
             if record:
                 yield record
             # A message of several lines has its line ends as \x0a.
-            words = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), match[4])
-            record = Record(int(match[2]), int(match[3]) / 1e6, words)
+            text = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), match[4])
+            record = Record(int(match[2]), int(match[3]) / 1e6, text)
         elif record and line.startswith(" ") and not record.device:
             device = _DEVICE.search(line)
             if device:
@@ -167,27 +169,27 @@ def events(news: Iterable[Record], expected: Expected, boot_id: str) -> Iterator
     kinds = {each.address: each.kind for each in expected.devices}
     groups: dict[Report, list[Record]] = {}
     for record in news:
-        found = report(record.text, record.device, kinds)
-        if found:
-            groups.setdefault(found, []).append(record)
+        reported = report(record.text, record.device, kinds)
+        if reported:
+            groups.setdefault(reported, []).append(record)
     groups = _contained(groups)
-    for found, lines in groups.items():
+    for reported, lines in groups.items():
         first = min(lines, key=lambda each: each.sequence)
         more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
         # The check and the detail tell apart events that begin with the same record.
-        identity = f"{boot_id}:{first.sequence}:{found.check}:{found.detail}"
+        identity = f"{boot_id}:{first.sequence}:{reported.check}:{reported.detail}"
         text = clean(f"{clean(first.text)[:400]}{more}")
-        yield Event(found.check, found.place, text, KMSG, identity, boot_id, first.sequence, first.seconds)
+        yield Event(reported.check, reported.place, text, KMSG, identity, boot_id, first.sequence, first.seconds)
 
 
 def _contained(groups: dict[Report, list[Record]]) -> dict[Report, list[Record]]:
     """Join the Xids of one contained double-bit error to one event."""
     result = dict(groups)
-    for found, lines in groups.items():
-        if found.check != "xid_48":
+    for reported, lines in groups.items():
+        if reported.check != "xid_48":
             continue
-        ends = groups.get(Report(CONTAINED, found.place), [])
+        ends = groups.get(Report(CONTAINED, reported.place), [])
         if any(abs(end.seconds - line.seconds) <= TOGETHER_S for end in ends for line in lines):
-            joined = [line for check in (*DETAILS, CONTAINED) for line in result.pop(Report(check, found.place), [])]
-            result[Report(xid.CONTAINED, found.place)] = joined
+            joined = [line for check in (*DETAILS, CONTAINED) for line in result.pop(Report(check, reported.place), [])]
+            result[Report(xid.CONTAINED, reported.place)] = joined
     return result

@@ -9,27 +9,30 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     AT_LEAST,
-    EVENT,
+    CONFIGURATION,
     HARDWARE,
     NOT_TRUE,
     Rule,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.make import event, flag
 
+UNREAD = "bmc_unread"
 REDFISH, IPMI, PLAN = "DMTF Redfish Schema Supplement", "IPMI 2.0, table 42-3", "the inventory"
 
 
-def _flag(check: str, title: str, action: str, source: str, runbook: str, is_occasional: bool = False) -> Rule:
-    return Rule(check, title, HARDWARE, NOT_TRUE, action, source, runbook, is_occasional=is_occasional)
-
-
-def _event(check: str, title: str, action: str, runbook: str) -> Rule:
-    return Rule(check, title, HARDWARE, EVENT, action, IPMI, runbook)
-
-
 RULES = (
-    _flag("bmc_power_supply", "power supply faulty", "watch", REDFISH, "power-supply"),
+    # Only where BMCs are asked.
+    Rule(UNREAD, "the BMC could not be read", CONFIGURATION, NOT_TRUE, "watch", "the health check itself", "bmc"),
+    flag("bmc_power_supply", "power supply faulty", "watch", REDFISH, "power-supply"),
     # Not each BMC says this. GPUs slow down as soon as the other supplies do not suffice.
-    _flag("bmc_power_input", "power supply without input: feed or cord", "drain", REDFISH, "power-supply", True),
+    flag(
+        "bmc_power_input",
+        "power supply without input: feed or cord",
+        "drain",
+        REDFISH,
+        "power-supply",
+        is_occasional=True,
+    ),
     Rule(
         "bmc_power_supplies",
         "fewer power supplies than expected",
@@ -39,13 +42,13 @@ RULES = (
         PLAN,
         "power-supply",
     ),
-    _flag("bmc_redundancy", "no redundancy", "watch", REDFISH, "power-supply"),
-    _flag("bmc_fan", "fan faulty", "watch", REDFISH, "cooling"),
-    _flag("bmc_temperature", "temperature beyond its limit", "watch", REDFISH, "cooling"),
-    _flag("bmc_voltage", "voltage beyond its limit", "watch", IPMI, "bmc"),
-    _event("bmc_memory", "uncorrected memory error in the BMC's log", "person", "memory"),
-    _event("bmc_memory_corrected", "corrected memory error in the BMC's log", "note", "memory"),
-    _event("bmc_pci_error", "PCI error in the BMC's log", "watch", "pcie-errors"),
+    flag("bmc_redundancy", "no redundancy", "watch", REDFISH, "power-supply"),
+    flag("bmc_fan", "fan faulty", "watch", REDFISH, "cooling"),
+    flag("bmc_temperature", "temperature beyond its limit", "watch", REDFISH, "cooling"),
+    flag("bmc_voltage", "voltage beyond its limit", "watch", IPMI, "bmc"),
+    event("bmc_memory", "uncorrected memory error in the BMC's log", "person", IPMI, "memory"),
+    event("bmc_memory_corrected", "corrected memory error in the BMC's log", "note", IPMI, "memory"),
+    event("bmc_pci_error", "PCI error in the BMC's log", "watch", IPMI, "pcie-errors"),
     # Only where nothing else explains it.
-    _flag("bmc_health", "the BMC says that the server is not healthy", "watch", REDFISH, "bmc", True),
+    flag("bmc_health", "the BMC says that the server is not healthy", "watch", REDFISH, "bmc", is_occasional=True),
 )

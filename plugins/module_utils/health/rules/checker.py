@@ -4,13 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
-    CONFIGURATION,
-    EVENT,
-    HARDWARE,
-    NOT_TRUE,
-    Rule,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import CONFIGURATION, Rule
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.make import event, flag
 
 DEVICE_MISSING = "device_missing"
 NOT_MEASURED_CHECK, READER_FAILED = "not_measured", "reader_failed"
@@ -21,71 +16,29 @@ UNKNOWN = (NOT_MEASURED_CHECK, READER_FAILED, EXPECTED_UNREADABLE)
 SOURCE = "the health check itself"
 
 RULES = (
-    Rule(
-        DEVICE_MISSING,
-        "a planned device is missing",
-        HARDWARE,
-        NOT_TRUE,
-        "drain",
-        "the node's plan",
-        "device-missing",
-    ),
-    Rule(
-        NOT_MEASURED_CHECK,
-        "not measured for three rounds",
-        CONFIGURATION,
-        NOT_TRUE,
-        "watch",
-        SOURCE,
-        "not-measured",
-    ),
-    Rule(
-        READER_FAILED,
-        "a reader measured nothing for three rounds",
-        CONFIGURATION,
-        NOT_TRUE,
-        "watch",
-        SOURCE,
-        "not-measured",
-    ),
+    flag(DEVICE_MISSING, "a planned device is missing", "drain", "the node's plan", "device-missing"),
+    flag(NOT_MEASURED_CHECK, "not measured for three rounds", "watch", SOURCE, "not-measured", CONFIGURATION),
+    flag(READER_FAILED, "a reader measured nothing for three rounds", "watch", SOURCE, "not-measured", CONFIGURATION),
     # A process that cannot be killed waits in the kernel, mostly for a device, and only a reboot ends it.
-    Rule(
-        READER_HANGS,
-        "a reader's process cannot be killed",
-        CONFIGURATION,
-        NOT_TRUE,
-        "reboot",
-        SOURCE,
-        "reader-hangs",
-    ),
+    flag(READER_HANGS, "a reader's process cannot be killed", "reboot", SOURCE, "reader-hangs", CONFIGURATION),
     # No reboot brings a lost file server back. The mounts that must be there have faults of their own.
-    Rule(
+    flag(
         STORAGE_HANGS,
         "a process that asked the file systems cannot be killed",
-        CONFIGURATION,
-        NOT_TRUE,
         "watch",
         SOURCE,
         "file-system",
+        CONFIGURATION,
     ),
     # Faults of before are unknown, and so is a person's drain: only a person can say that the node is fit.
-    Rule(
-        STATE_UNREADABLE,
-        "the stored state could not be read",
-        CONFIGURATION,
-        EVENT,
-        "person",
-        SOURCE,
-        "state-unreadable",
-    ),
-    Rule(
+    event(STATE_UNREADABLE, "the stored state could not be read", "person", SOURCE, "state-unreadable", CONFIGURATION),
+    flag(
         EXPECTED_UNREADABLE,
         "what the node must have could not be read",
-        CONFIGURATION,
-        NOT_TRUE,
         "configure",
         SOURCE,
         "expected-unreadable",
+        CONFIGURATION,
     ),
 )
 
@@ -97,4 +50,4 @@ def hanging(reader: str) -> str:
 
 def without_rule(check: str) -> Rule:
     """Return the rule of a check that the table does not have, of a log's line for example: a person looks at it."""
-    return Rule(check, "a check without a rule", CONFIGURATION, EVENT, "watch", SOURCE, "not-measured")
+    return event(check, "a check without a rule", "watch", SOURCE, "not-measured", CONFIGURATION)

@@ -9,6 +9,7 @@ the checker. What cannot be read although it exists is gpu_unreadable, which is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import nvbandwidth
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
@@ -16,16 +17,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     AT_MOST,
     CONFIGURATION,
     EQUAL,
-    EVENT,
     HARDWARE,
-    INCREASE_AT_MOST,
     MEDIAN_AT_LEAST,
-    NOT_TRUE,
     Device,
     Expected,
     Place,
     Rule,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.make import Limit, event, flag, increase
 
 SMI = "nvidia-smi(1)"
 MEMORY = "NVIDIA GPU Memory Error Management"
@@ -51,11 +50,9 @@ DIAGNOSTICS = (
 
 # The checks of nvbandwidth's tests.
 BANDWIDTHS = {"pcie_bandwidth_to_gpu": nvbandwidth.TO_GPU, "pcie_bandwidth_from_gpu": nvbandwidth.FROM_GPU}
-# The least median, as a share of what was accepted: half of the lanes, or the generation before, give half. An estimate.
+# The least median, as a share of what was accepted: half of the lanes or an older generation give half. An estimate.
 ACCEPTED_SHARE = 0.75
 MEASUREMENTS = 12
-
-Limit = Callable[[Expected, Place], "float | str | None"]
 
 
 def _of_gpu(value: Callable[[Device], float | None]) -> Limit:
@@ -99,14 +96,7 @@ def _accepted(test: str) -> Limit:
     return limit
 
 
-def _flag(
-    check: str, title: str, action: str, runbook: str, source: str = SMI, always: bool = False, layer: str = HARDWARE
-) -> Rule:
-    return Rule(check, title, layer, NOT_TRUE, action, source, runbook, is_occasional=not always)
-
-
-def _counter(check: str, title: str, action: str, runbook: str, source: str, limit: float, **terms: object) -> Rule:
-    return Rule(check, title, HARDWARE, INCREASE_AT_MOST, action, source, runbook, limit=limit, **terms)  # type: ignore[arg-type]
+_occasional_flag = partial(flag, is_occasional=True)
 
 
 def _no_errors(check: str, title: str, source: str) -> Rule:
@@ -123,72 +113,79 @@ def _number(check: str, title: str, unit: str) -> Rule:
 
 
 _SMI_RULES = (
-    _flag("gpu_lost", "GPU lost: the driver no longer reaches it", "reboot", "gpu-lost", always=True),
-    _flag(
+    flag("gpu_lost", "GPU lost: the driver no longer reaches it", "reboot", SMI, "gpu-lost"),
+    _occasional_flag(
         "gpu_driver_fails",
         "no GPU can be used: the NVIDIA driver is not loaded, or of another version than its library",
         "drain",
+        SMI,
         "gpu-driver",
         layer=CONFIGURATION,
     ),
-    _flag("gpu_unreadable", "GPU values cannot be read", "watch", "gpu-unreadable", always=True),
-    _flag("gpu_row_remap_pending", "GPU row remap pending", "reset_gpu", "gpu-row-remap", MEMORY),
-    _flag("gpu_row_remap_failure", "GPU row remap failed", "person", "gpu-row-remap", MEMORY),
-    _flag("gpu_retired_pages_pending", "GPU page retirement pending", "reset_gpu", "gpu-row-remap", MEMORY),
-    _flag("gpu_repair_pending", "GPU channel or TPC repair pending", "reset_gpu", "gpu-row-remap"),
-    _flag("gpu_unrepairable_memory", "GPU memory beyond repair", "person", "gpu-row-remap"),
-    _flag("gpu_sram_threshold_exceeded", "GPU SRAM errors above NVIDIA's threshold", "person", "gpu-ecc", MEMORY),
+    flag("gpu_unreadable", "GPU values cannot be read", "watch", SMI, "gpu-unreadable"),
+    _occasional_flag("gpu_row_remap_pending", "GPU row remap pending", "reset_gpu", MEMORY, "gpu-row-remap"),
+    _occasional_flag("gpu_row_remap_failure", "GPU row remap failed", "person", MEMORY, "gpu-row-remap"),
+    _occasional_flag("gpu_retired_pages_pending", "GPU page retirement pending", "reset_gpu", MEMORY, "gpu-row-remap"),
+    _occasional_flag("gpu_repair_pending", "GPU channel or TPC repair pending", "reset_gpu", SMI, "gpu-row-remap"),
+    _occasional_flag("gpu_unrepairable_memory", "GPU memory beyond repair", "person", SMI, "gpu-row-remap"),
+    _occasional_flag(
+        "gpu_sram_threshold_exceeded", "GPU SRAM errors above NVIDIA's threshold", "person", MEMORY, "gpu-ecc"
+    ),
     _no_errors("gpu_ecc_dram_uncorrectable", "uncorrectable DRAM errors since the driver was loaded", MEMORY),
     _no_errors("gpu_ecc_sram_uncorrectable", "uncorrectable SRAM errors since the driver was loaded", MEMORY),
     # The lifetime's counter shows errors that came between the last round and a new start of the driver.
-    _counter(
+    increase(
         "gpu_ecc_lifetime_uncorrectable",
         "new uncorrectable memory errors",
         "watch",
-        "gpu-ecc",
         MEMORY,
+        "gpu-ecc",
         0,
-        window_s=24 * HOUR,
+        24 * HOUR,
         is_occasional=True,
     ),
-    _flag("gpu_reset_required", "GPU needs a reset", "reset_gpu", "gpu-reset"),
-    _flag("gpu_drain_recommended", "GPU must be drained", "drain", "gpu-reset"),
-    _flag("gpu_reboot_required", "GPU needs a reboot of the host", "reboot", "gpu-reset"),
-    _flag("gpu_inforom_corrupted", "GPU InfoROM corrupted", "person", "gpu-inforom"),
-    _flag("gpu_power_brake", "GPU slowed down by the power brake: a power supply fails", "person", "gpu-power-brake"),
-    _flag("gpu_hw_thermal_slowdown", "GPU slowed down by heat", "drain", "gpu-thermal"),
-    _flag("gpu_hw_slowdown", "GPU slowed down by the hardware, for no reason that it tells", "drain", "gpu-thermal"),
+    _occasional_flag("gpu_reset_required", "GPU needs a reset", "reset_gpu", SMI, "gpu-reset"),
+    _occasional_flag("gpu_drain_recommended", "GPU must be drained", "drain", SMI, "gpu-reset"),
+    _occasional_flag("gpu_reboot_required", "GPU needs a reboot of the host", "reboot", SMI, "gpu-reset"),
+    _occasional_flag("gpu_inforom_corrupted", "GPU InfoROM corrupted", "person", SMI, "gpu-inforom"),
+    _occasional_flag(
+        "gpu_power_brake", "GPU slowed down by the power brake: a power supply fails", "person", SMI, "gpu-power-brake"
+    ),
+    _occasional_flag("gpu_hw_thermal_slowdown", "GPU slowed down by heat", "drain", SMI, "gpu-thermal"),
+    _occasional_flag(
+        "gpu_hw_slowdown", "GPU slowed down by the hardware, for no reason that it tells", "drain", SMI, "gpu-thermal"
+    ),
     # Both are sampled above once a round; the counters of drivers from 590 on also show what happened between rounds.
-    _counter(
+    increase(
         "gpu_power_brake_time",
         "GPU was slowed down by the power brake",
         "watch",
-        "gpu-power-brake",
         "a choice: 1 s in an hour",
+        "gpu-power-brake",
         1_000_000,
-        window_s=HOUR,
+        HOUR,
         unit="us",
         is_occasional=True,
     ),
-    _counter(
+    increase(
         "gpu_hw_thermal_slowdown_time",
         "GPU was slowed down by heat",
         "watch",
-        "gpu-thermal",
         "a choice: 1 min in an hour",
+        "gpu-thermal",
         60_000_000,
-        window_s=HOUR,
+        HOUR,
         unit="us",
         is_occasional=True,
     ),
-    _counter(
+    increase(
         "gpu_pcie_replays",
         "PCIe link of the GPU repeats packets",
         "watch",
-        "pcie-replays",
         "DCGM: 8 a minute",
+        "pcie-replays",
         8 * 60,
-        window_s=HOUR,
+        HOUR,
         is_occasional=True,
     ),
     _equal(
@@ -269,20 +266,10 @@ _NVLINK_RULES = (
         unit="links",
         expected=_of_gpu(lambda gpu: gpu.nvlinks),
     ),
-    _counter(
-        "gpu_nvlink_replays", "NVLink repeats packets", "watch", "nvlink-errors", "DCGM: 1 warns", 0, window_s=HOUR
-    ),
-    _counter(
-        "gpu_nvlink_recoveries", "NVLink had to recover", "watch", "nvlink-errors", "DCGM: 1 warns", 0, window_s=HOUR
-    ),
-    _counter(
-        "gpu_nvlink_crc_errors",
-        "NVLink has CRC errors",
-        "drain",
-        "nvlink-errors",
-        "DCGM: 100 a second",
-        100 * 60,
-        window_s=60,
+    increase("gpu_nvlink_replays", "NVLink repeats packets", "watch", "DCGM: 1 warns", "nvlink-errors", 0, HOUR),
+    increase("gpu_nvlink_recoveries", "NVLink had to recover", "watch", "DCGM: 1 warns", "nvlink-errors", 0, HOUR),
+    increase(
+        "gpu_nvlink_crc_errors", "NVLink has CRC errors", "drain", "DCGM: 100 a second", "nvlink-errors", 100 * 60, 60
     ),
 )
 
@@ -325,7 +312,7 @@ _DCGM_RULES = (
 
 def _fabric_manager(check: str, title: str, action: str, layer: str = HARDWARE) -> Rule:
     source = "NVIDIA Fabric Manager User Guide"
-    return Rule(f"fabric_manager_{check}", title, layer, EVENT, action, source, "fabric-manager")
+    return event(f"fabric_manager_{check}", title, action, source, "fabric-manager", layer)
 
 
 _FABRIC_MANAGER_RULES = (
@@ -374,17 +361,17 @@ _VERSION_RULES = (
 _AMD = "AMD SMI documentation"
 _AMD_RULES = (
     _no_errors("amd_ecc_uncorrectable", "uncorrectable memory errors of the GPU", _AMD),
-    _counter(
+    increase(
         "amd_pcie_replays",
         "PCIe link of the GPU repeats packets",
         "watch",
-        "pcie-replays",
         "as for NVIDIA's GPUs",
+        "pcie-replays",
         8 * 60,
-        window_s=HOUR,
+        HOUR,
         is_occasional=True,
     ),
-    _flag("amd_retired_pages_pending", "GPU page retirement pending", "reset_gpu", "gpu-row-remap", _AMD),
+    _occasional_flag("amd_retired_pages_pending", "GPU page retirement pending", "reset_gpu", _AMD, "gpu-row-remap"),
 )
 
 RULES = (

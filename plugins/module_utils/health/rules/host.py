@@ -12,13 +12,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     CONFIGURATION,
     GUEST,
     HARDWARE,
-    INCREASE_AT_MOST,
-    NOT_TRUE,
     Device,
     Expected,
     Place,
     Rule,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.make import Limit, flag, increase
 
 PLAN, ESTIMATE = "the node's plan", "estimate"
 NVME = "NVM Express Base Specification, SMART / Health Information log"
@@ -28,8 +27,6 @@ MEMORY_SHARE = 0.98
 # A guest's plan is all that its firmware has: the kernel's page structures (1.6 %), its code and the memory of
 # crashkernel are not in MemTotal. An estimate; no module can be lost in a guest.
 GUEST_MEMORY_SHARE, GUEST_RESERVED = 0.95, 1 << 30
-
-Limit = Callable[[Expected, Place], "float | str | None"]
 
 
 def _of_device(value: Callable[[Device], float | None]) -> Limit:
@@ -63,22 +60,6 @@ def _unit(expected: Expected, place: Place) -> str | None:
     return place.name if place.kind == "unit" and place.name in names else None
 
 
-def _flag(
-    check: str,
-    title: str,
-    action: str,
-    source: str,
-    runbook: str,
-    layer: str = HARDWARE,
-    expected: Limit | None = None,
-) -> Rule:
-    return Rule(check, title, layer, NOT_TRUE, action, source, runbook, expected=expected)
-
-
-def _increase(check: str, title: str, action: str, source: str, runbook: str, limit: float, window_s: int) -> Rule:
-    return Rule(check, title, HARDWARE, INCREASE_AT_MOST, action, source, runbook, limit, window_s=window_s)
-
-
 RULES = (
     Rule(
         "pcie_width",
@@ -104,21 +85,21 @@ RULES = (
         is_occasional=True,
         expected=_of_device(lambda device: device.link_speed_gt_s),
     ),
-    _increase("pcie_errors_corrected", "many corrected PCIe errors", "watch", ESTIMATE, "pcie-errors", 1000, HOUR),
-    _increase("pcie_errors_nonfatal", "uncorrected PCIe errors", "watch", ESTIMATE, "pcie-errors", 0, DAY),
-    _increase("pcie_errors_fatal", "fatal PCIe errors", "drain", ESTIMATE, "pcie-errors", 0, DAY),
-    _flag("disk_failed", "disk failed", "person", NVME, "disk"),
-    _flag("disk_spare_low", "spare blocks of the disk used up", "watch", NVME, "disk"),
-    _flag("disk_hot", "disk too hot", "watch", NVME, "disk"),
+    increase("pcie_errors_corrected", "many corrected PCIe errors", "watch", ESTIMATE, "pcie-errors", 1000, HOUR),
+    increase("pcie_errors_nonfatal", "uncorrected PCIe errors", "watch", ESTIMATE, "pcie-errors", 0, DAY),
+    increase("pcie_errors_fatal", "fatal PCIe errors", "drain", ESTIMATE, "pcie-errors", 0, DAY),
+    flag("disk_failed", "disk failed", "person", NVME, "disk"),
+    flag("disk_spare_low", "spare blocks of the disk used up", "watch", NVME, "disk"),
+    flag("disk_hot", "disk too hot", "watch", NVME, "disk"),
     Rule("disk_used", "disk worn out", HARDWARE, AT_MOST, "watch", NVME, "disk", 100, unit="% of its rated endurance"),
-    _increase("disk_media_errors", "disk lost data", "watch", ESTIMATE, "disk", 0, DAY),
+    increase("disk_media_errors", "disk lost data", "watch", ESTIMATE, "disk", 0, DAY),
     # Errors of long ago stay in this log.
     Rule(
         "disk_error_log", "disk logged errors", HARDWARE, AT_MOST, "note", "smartctl(8): exit status, bit 6", "disk", 0
     ),
     # The counters begin at zero with each boot.
     Rule("edac_uncorrected", "uncorrected memory errors", HARDWARE, AT_MOST, "person", "Linux EDAC", "memory", 0),
-    _increase(
+    increase(
         "edac_corrected",
         "many corrected memory errors",
         "watch",
@@ -148,17 +129,12 @@ RULES = (
         "processors",
         expected=_processors,
     ),
-    _flag("mount_missing", "file system not mounted", "configure", PLAN, "file-system", CONFIGURATION, _mount),
-    _flag("mount_read_only", "file system read-only", "drain", "mount(2)", "file-system"),
-    _flag("mount_hangs", "file system does not answer", "drain", "statfs(2)", "file-system", CONFIGURATION),
+    flag("mount_missing", "file system not mounted", "configure", PLAN, "file-system", CONFIGURATION, expected=_mount),
+    flag("mount_read_only", "file system read-only", "drain", "mount(2)", "file-system"),
+    flag("mount_hangs", "file system does not answer", "drain", "statfs(2)", "file-system", CONFIGURATION),
     # Of a file server that all nodes have: to drain each of them would not help.
-    _flag(
-        "network_mount_hangs",
-        "network file system does not answer",
-        "watch",
-        "statfs(2)",
-        "file-system",
-        CONFIGURATION,
+    flag(
+        "network_mount_hangs", "network file system does not answer", "watch", "statfs(2)", "file-system", CONFIGURATION
     ),
     Rule(
         "mount_space_used", "file system full", CONFIGURATION, AT_MOST, "watch", ESTIMATE, "file-system", 95, unit="%"
@@ -174,8 +150,8 @@ RULES = (
         95,
         unit="%",
     ),
-    _flag("clock_not_synchronised", "clock not synchronised", "configure", "adjtimex(2)", "clock", CONFIGURATION),
+    flag("clock_not_synchronised", "clock not synchronised", "configure", "adjtimex(2)", "clock", CONFIGURATION),
     Rule("clock_offset", "clock wrong", CONFIGURATION, AT_MOST, "configure", ESTIMATE, "clock", 0.1, unit="s"),
-    _flag("unit_failed", "unit failed", "watch", "systemctl(1)", "units", CONFIGURATION),
-    _flag("unit_inactive", "required unit not active", "configure", PLAN, "units", CONFIGURATION, _unit),
+    flag("unit_failed", "unit failed", "watch", "systemctl(1)", "units", CONFIGURATION),
+    flag("unit_inactive", "required unit not active", "configure", PLAN, "units", CONFIGURATION, expected=_unit),
 )

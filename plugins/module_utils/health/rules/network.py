@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Rules of the ports of NICs, and of the links of an InfiniBand subnet. Pure.
+"""Rules of the ports of NICs. Pure.
 
 Limits of NVSentinel are those of its NIC health monitor for InfiniBand and RoCE.
 """
@@ -12,12 +12,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     AT_LEAST,
     CONFIGURATION,
     HARDWARE,
-    INCREASE_AT_MOST,
     NOT_TRUE,
     Expected,
     Place,
     Rule,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.make import increase
 
 PLAN, ESTIMATE, NVSENTINEL = "the node's plan", "estimate", "NVSentinel"
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
@@ -33,31 +33,6 @@ def _rate(expected: Expected, place: Place) -> float | None:
     if place.kind != "port":
         return None
     return next((port.rate_gbit_s for port in expected.ports if port.name == place.name), None)
-
-
-def _increase(
-    check: str,
-    title: str,
-    action: str,
-    source: str,
-    runbook: str,
-    limit: float,
-    window_s: int,
-    layer: str = HARDWARE,
-    is_occasional: bool = False,
-) -> Rule:
-    return Rule(
-        check,
-        title,
-        layer,
-        INCREASE_AT_MOST,
-        action,
-        source,
-        runbook,
-        limit,
-        window_s=window_s,
-        is_occasional=is_occasional,
-    )
 
 
 RULES = (
@@ -76,17 +51,8 @@ RULES = (
         is_occasional=True,
         expected=_rate,
     ),
-    Rule(
-        "port_below_ability",
-        "link slower than both its ends can be",
-        HARDWARE,
-        NOT_TRUE,
-        "drain",
-        "iblinkinfo(8)",
-        "port-slow",
-    ),
     # Maintenance of a switch takes a link down once or twice.
-    _increase(
+    increase(
         "port_link_downs",
         "link lost again and again",
         "drain",
@@ -95,12 +61,12 @@ RULES = (
         2,
         DAY,
     ),
-    _increase("port_link_recoveries", "link trained again and again", "watch", ESTIMATE, "port-errors", 10, DAY),
-    _increase("port_symbol_errors", "many symbol errors", "drain", NVSENTINEL, "port-errors", 120, HOUR),
-    _increase("port_receive_errors", "many damaged packets", "watch", ESTIMATE, "port-errors", 120, HOUR),
-    _increase("port_send_discards", "many packets discarded", "watch", NVSENTINEL, "port-errors", 100 * MINUTE, MINUTE),
+    increase("port_link_recoveries", "link trained again and again", "watch", ESTIMATE, "port-errors", 10, DAY),
+    increase("port_symbol_errors", "many symbol errors", "drain", NVSENTINEL, "port-errors", 120, HOUR),
+    increase("port_receive_errors", "many damaged packets", "watch", ESTIMATE, "port-errors", 120, HOUR),
+    increase("port_send_discards", "many packets discarded", "watch", NVSENTINEL, "port-errors", 100 * MINUTE, MINUTE),
     # Counters of 4 bits, which old errors keep at their end on many healthy ports.
-    _increase(
+    increase(
         "port_integrity_errors",
         "link errors beyond the limit",
         "drain",
@@ -111,13 +77,13 @@ RULES = (
         HARDWARE,
         True,
     ),
-    _increase(
+    increase(
         "port_buffer_overruns", "receive buffer overrun", "drain", NVSENTINEL, "port-errors", 0, DAY, HARDWARE, True
     ),
-    _increase("rdma_timeouts", "RDMA packets got no answer", "watch", ESTIMATE, "port-errors", 10 * MINUTE, MINUTE),
-    _increase("rdma_sequence_errors", "RDMA packets lost", "watch", ESTIMATE, "port-errors", 100 * MINUTE, MINUTE),
+    increase("rdma_timeouts", "RDMA packets got no answer", "watch", ESTIMATE, "port-errors", 10 * MINUTE, MINUTE),
+    increase("rdma_sequence_errors", "RDMA packets lost", "watch", ESTIMATE, "port-errors", 100 * MINUTE, MINUTE),
     # The peer's program does not take the messages: no fault of this node.
-    _increase(
+    increase(
         "rdma_receiver_not_ready",
         "a program's peer was not ready",
         "note",
@@ -127,10 +93,10 @@ RULES = (
         HOUR,
         APPLICATION,
     ),
-    _increase("rdma_slow_restarts", "RDMA slows down", "watch", NVSENTINEL, "roce-loss", 10 * MINUTE, MINUTE),
-    _increase("ethernet_crc_errors", "many damaged frames", "drain", ESTIMATE, "port-errors", 120, HOUR),
-    _increase("ethernet_symbol_errors", "many symbol errors", "drain", ESTIMATE, "port-errors", 120, HOUR),
-    _increase(
+    increase("rdma_slow_restarts", "RDMA slows down", "watch", NVSENTINEL, "roce-loss", 10 * MINUTE, MINUTE),
+    increase("ethernet_crc_errors", "many damaged frames", "drain", ESTIMATE, "port-errors", 120, HOUR),
+    increase("ethernet_symbol_errors", "many symbol errors", "drain", ESTIMATE, "port-errors", 120, HOUR),
+    increase(
         "ethernet_discards",
         "packets lost on a lossless priority",
         "watch",
@@ -140,7 +106,7 @@ RULES = (
         HOUR,
         CONFIGURATION,
     ),
-    _increase("ethernet_pause_storm_warning", "host too slow: pauses", "watch", "mlx5", "pause-storm", 0, HOUR),
-    _increase("ethernet_pause_storm", "host too slow: pause storm", "drain", "mlx5", "pause-storm", 0, HOUR),
-    _increase("ethernet_module", "transceiver faulty", "person", "mlx5", "port-errors", 0, DAY),
+    increase("ethernet_pause_storm_warning", "host too slow: pauses", "watch", "mlx5", "pause-storm", 0, HOUR),
+    increase("ethernet_pause_storm", "host too slow: pause storm", "drain", "mlx5", "pause-storm", 0, HOUR),
+    increase("ethernet_module", "transceiver faulty", "person", "mlx5", "port-errors", 0, DAY),
 )

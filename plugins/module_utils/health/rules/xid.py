@@ -12,12 +12,12 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     APPLICATION,
     CONFIGURATION,
-    EVENT,
     HARDWARE,
     Rule,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.make import event
 
-SOURCE = "NVIDIA Xid catalogue"
+SOURCE, SXID_SOURCE = "NVIDIA Xid catalogue", "NVIDIA Fabric Manager User Guide"
 UNKNOWN, CONTAINED = "xid_unknown", "xid_48_contained"
 
 _COPY_ENGINES = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))
@@ -119,12 +119,10 @@ RECOVERY = {
 }
 
 
-def _rule(check: str, title: str, action: str, runbook: str, layer: str = HARDWARE) -> Rule:
-    return Rule(check, title, layer, EVENT, action, SOURCE, runbook)
-
-
 def _group(titles: dict[int, str], action: str, runbook: str, layer: str = HARDWARE) -> tuple[Rule, ...]:
-    return tuple(_rule(f"xid_{code}", f"Xid {code}: {title}", action, runbook, layer) for code, title in titles.items())
+    return tuple(
+        event(f"xid_{code}", f"Xid {code}: {title}", action, SOURCE, runbook, layer) for code, title in titles.items()
+    )
 
 
 RULES = (
@@ -138,41 +136,29 @@ RULES = (
     *_group({151: "key rotation error"}, "restart_vm", "xid-restart-vm"),
     *_group({78: "vGPU did not start: update its software"}, "configure", "xid-configure", CONFIGURATION),
     *_group(_PERSON, "person", "xid-person"),
-    _rule(UNKNOWN, "Xid without an action in NVIDIA's catalogue", "person", "xid-person"),
-    _rule(CONTAINED, "contained double-bit error: row remap pending", "reset_gpu", "gpu-row-remap"),
+    event(UNKNOWN, "Xid without an action in NVIDIA's catalogue", "person", SOURCE, "xid-person"),
+    event(CONTAINED, "contained double-bit error: row remap pending", "reset_gpu", SOURCE, "gpu-row-remap"),
     *(
         rule
         for code, unit in NVLINK5.items()
         for rule in (
-            _rule(f"xid_{code}_fatal", f"Xid {code}: fatal NVLink error ({unit})", "reset_gpu", "nvlink-errors"),
-            _rule(f"xid_{code}_nonfatal", f"Xid {code}: NVLink error ({unit})", "note", "nvlink-errors"),
-            _rule(f"xid_{code}_unknown", f"Xid {code}: NVLink error ({unit})", "person", "nvlink-errors"),
+            event(
+                f"xid_{code}_fatal", f"Xid {code}: fatal NVLink error ({unit})", "reset_gpu", SOURCE, "nvlink-errors"
+            ),
+            event(f"xid_{code}_nonfatal", f"Xid {code}: NVLink error ({unit})", "note", SOURCE, "nvlink-errors"),
+            event(f"xid_{code}_unknown", f"Xid {code}: NVLink error ({unit})", "person", SOURCE, "nvlink-errors"),
         )
     ),
     # Ended by the host or by the user: the catalogue ignores it.
-    _rule("xid_149_ended", "Xid 149: NVLink ended by the host", "note", "nvlink-errors", CONFIGURATION),
+    event("xid_149_ended", "Xid 149: NVLink ended by the host", "note", SOURCE, "nvlink-errors", CONFIGURATION),
     *(
-        _rule(f"xid_154_{name}", f"Xid 154: recovery action is now: {name.replace('_', ' ')}", action, "gpu-reset")
+        event(
+            f"xid_154_{name}", f"Xid 154: recovery action is now: {name.replace('_', ' ')}", action, SOURCE, "gpu-reset"
+        )
         for name, action in RECOVERY.values()
     ),
-    _rule("xid_154_unknown", "Xid 154: unknown recovery action", "person", "gpu-reset"),
-    Rule(
-        "sxid_fatal",
-        "SXid: fatal error of an NVSwitch",
-        HARDWARE,
-        EVENT,
-        "reboot",
-        "NVIDIA Fabric Manager User Guide",
-        "nvswitch",
-    ),
-    Rule(
-        "sxid_non_fatal",
-        "SXid: error of an NVSwitch that is not fatal",
-        HARDWARE,
-        EVENT,
-        "note",
-        "NVIDIA Fabric Manager User Guide",
-        "nvswitch",
-    ),
+    event("xid_154_unknown", "Xid 154: unknown recovery action", "person", SOURCE, "gpu-reset"),
+    event("sxid_fatal", "SXid: fatal error of an NVSwitch", "reboot", SXID_SOURCE, "nvswitch"),
+    event("sxid_non_fatal", "SXid: error of an NVSwitch that is not fatal", "note", SXID_SOURCE, "nvswitch"),
 )
 CHECKS = frozenset(rule.check for rule in RULES)

@@ -3,18 +3,20 @@
 """Read what a BMC says over IPMI: its event log and its sensors, by ipmitool, which reads and never clears.
 
 The log has the beginnings (Asserted) and ends (Deasserted) of states, and what happened once. A state without an end
-counts until the sensor itself shows that it is over. What happened once is reported once: ``kept`` has the last record.
+counts until the sensor itself shows that it is over. What happened once is reported for a day, by the BMC's clock.
 """
 
 from __future__ import annotations
 
+import calendar
 import hashlib
+import math
 import os
 import re
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Event, Measurement, Place, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.target import Bmc
@@ -23,6 +25,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node
 LOG, SENSORS = ("-c", "sel", "elist"), ("sdr", "elist")
 LOG_SOURCE, SENSORS_SOURCE = "ipmitool sel elist", "ipmitool sdr elist"
 ASSERTED, DEASSERTED = "Asserted", "Deasserted"
+# How long what happened once is reported.
+NEWS_S = 24 * 3600.0
 # By the type of a sensor and the event (IPMI 2.0, tables 42-1 and 42-3; ipmitool's ipmi_sel.h): the check.
 CRITICAL = r"(?:Lower|Upper) (?:Critical|Non-recoverable) going"
 TRANSITION = r"Transition to (?:Critical|Non-recoverable)"
@@ -81,7 +85,7 @@ def read(bmc: Bmc) -> Reading:
     end = start + bmc.timeout_s
     log = _run([*connection, *LOG], bmc.password, end)
     sensors = _run([*connection, *SENSORS], bmc.password, end)
-    return parse(log, sensors, bmc.kept, time.monotonic() - start)
+    return replace(parse(log, sensors, time.time() - NEWS_S), seconds=time.monotonic() - start)
 
 
 def _address(address: str) -> tuple[str, list[str]]:
@@ -123,8 +127,11 @@ def _run(argv: Sequence[str], password: str, end: float) -> str:
     return ran.stdout.decode(errors="replace")
 
 
-def parse(log: str, sensors: str, kept: dict[str, str], seconds: float = 0.0) -> Reading:
-    """Return the reading of the output of LOG and SENSORS. Raises NotMeasuredError if neither is one."""
+def parse(log: str, sensors: str, since_unix_s: float = 0.0) -> Reading:
+    """Return the reading of the output of LOG and SENSORS. Raises NotMeasuredError if neither is one.
+
+    ``since_unix_s``: what happened once before is not reported, but for a record without a date.
+    """
     records, known = parse_log(log), parse_sensors(sensors)
     if not known and not records and (log.strip() or sensors.strip()):
         raise NotMeasuredError("ipmitool wrote neither a log nor sensors")
@@ -138,9 +145,8 @@ def parse(log: str, sensors: str, kept: dict[str, str], seconds: float = 0.0) ->
             measurements[key] = Measurement(
                 *key, False, SENSORS_SOURCE, f"the log has no end of {state.reason!r}, but the sensor shows none"
             )
-    events = tuple(_events(_new(records, kept), known))
-    kept = {"record": _identity(records[-1])} if records else {}
-    return Reading("ipmi", tuple(measurements.values()), events, seconds=seconds, kept=kept)
+    news = [record for record in records if (_unix_s(record) or math.inf) >= since_unix_s]
+    return Reading("ipmi", tuple(measurements.values()), tuple(_events(news, known)))
 
 
 def parse_log(text: str) -> list[Record]:
@@ -174,13 +180,15 @@ def _identity(record: Record) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _new(records: Sequence[Record], kept: dict[str, str]) -> Sequence[Record]:
-    """Return the records after the last one that was read before, or all if that one is no longer there."""
-    last = kept.get("record")
-    for index in range(len(records) - 1, -1, -1):
-        if _identity(records[index]) == last:
-            return records[index + 1 :]
-    return records
+def _unix_s(record: Record) -> float | None:
+    """Return the time of a record, None before the BMC knew it ("Pre-Init"). Versions of ipmitool write two forms."""
+    words = record.moment.split()[:2]
+    for form in ("%m/%d/%y %H:%M:%S", "%m/%d/%Y %H:%M:%S"):
+        try:
+            return float(calendar.timegm(time.strptime(" ".join(words), form)))
+        except ValueError:
+            continue
+    return None
 
 
 def _check(record: Record, table: Sequence[tuple[str, str, str]]) -> str:

@@ -22,7 +22,7 @@ AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Bmc:
-    """A node's BMC and the account that reads it. ``kept``: what the last reading of it kept, its place in the log."""
+    """A node's BMC and the account that reads it."""
 
     host: str  # the node's name
     address: str  # "10.0.0.7", "10.0.0.7:8443", "[fd00::7]"
@@ -32,7 +32,6 @@ class Bmc:
     verify_tls: bool = True
     ca: str = ""  # file of certificates; "" for the system's
     timeout_s: float = 30.0  # for all that is read of it
-    kept: dict[str, str] = field(default_factory=dict)
 
 
 def read_many(

@@ -58,8 +58,8 @@ def read_diagnostic(node: Node) -> Reading:
 
 def entities(text: str) -> dict[int, str]:
     """Return the address of each GPU by DCGM's number, from ``dcgmi discovery -l``."""
-    found = {int(number): pci_address(address) for number, address in _ENTRY.findall(text)}
-    result = {number: address for number, address in found.items() if address}
+    addresses = {int(number): pci_address(address) for number, address in _ENTRY.findall(text)}
+    result = {number: address for number, address in addresses.items() if address}
     if not result:
         raise NotMeasuredError(f"dcgmi discovery lists no GPU: {clean(text):.200}")
     return result

@@ -167,8 +167,8 @@ def _log(text: str) -> ET.Element:
     """Return the XML between what the tool prints before and after it."""
     start, end, closing = text.find("<nvidia_smi_log"), text.rfind("</nvidia_smi_log>"), "</nvidia_smi_log>"
     if start < 0:
-        words = clean(text) or "nothing"
-        raise NotMeasuredError(f"nvidia-smi printed no report but: {words:.200}")
+        printed = clean(text) or "nothing"
+        raise NotMeasuredError(f"nvidia-smi printed no report but: {printed:.200}")
     if end < 0:
         raise NotMeasuredError("nvidia-smi's report has no end")
     try:
@@ -185,19 +185,19 @@ def _driver(fails: bool, reason: str = "") -> Measurement:
     return Measurement("gpu_driver_fails", Place("node"), fails, "nvidia-smi -q -x", reason)
 
 
-def _without_driver(words: str, expected: Expected) -> tuple[Measurement, ...]:
+def _without_driver(message: str, expected: Expected) -> tuple[Measurement, ...]:
     """Return the one fault of the node. Nothing is known of its GPUs, which may be well."""
-    unknown = (Measurement("gpu_lost", Place("gpu", each.address), None, ARGV[0], words) for each in gpus(expected))
-    return (_driver(True, words), *unknown)
+    unknown = (Measurement("gpu_lost", Place("gpu", each.address), None, ARGV[0], message) for each in gpus(expected))
+    return (_driver(True, message), *unknown)
 
 
-def _without_handle(name: str, words: str, expected: Expected) -> tuple[Measurement, ...]:
+def _without_handle(name: str, message: str, expected: Expected) -> tuple[Measurement, ...]:
     """Name the GPU at which the tool stopped. An index counts the GPUs in the order of their addresses."""
     planned = [each.address for each in gpus(expected)]
     address = pci_address(name)
     if address is None and name.isdigit() and int(name) < len(planned):
         address = planned[int(name)]
-    source, reason = "nvidia-smi -q -x", clean(words.strip())
+    source, reason = "nvidia-smi -q -x", clean(message.strip())
     if address is None:
         raise NotMeasuredError(f"nvidia-smi stopped at GPU {name}: {reason}")
     others = [each for each in planned if each != address]

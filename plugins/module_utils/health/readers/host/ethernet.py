@@ -105,8 +105,8 @@ def _counters(node: Node, interface: str, place: Place) -> list[Measurement]:
 
 def parse(text: str) -> dict[str, int]:
     """Return the statistics of `ethtool -S` by name."""
-    found = (LINE.fullmatch(line) for line in text.splitlines())
-    return {match.group(1): int(match.group(2)) for match in found if match}
+    matches = (LINE.fullmatch(line) for line in text.splitlines())
+    return {match.group(1): int(match.group(2)) for match in matches if match}
 
 
 def judged(statistics: Mapping[str, int], place: Place, interface: str) -> Iterator[Measurement]:

@@ -79,12 +79,15 @@ def read(node: Node) -> Reading:
             measurements.append(_read_only(mount, mount.path in planned, mount.path in read_only))
     for mount, answer in zip(chosen, at_once(lambda mount: _answer(node, mount), chosen)):
         measurements += _space(mount, answer, mount.path in planned)
-    before = names(node.kept.get("judged", "[]"))
-    measurements += _gone([path for path in before if path not in mounts and path not in planned])
+    previous = names(node.kept.get("judged", "[]"))
+    measurements += _gone([path for path in previous if path not in mounts and path not in planned])
+    measurements += _judged_otherwise(names(node.kept.get("planned", "[]")), [*planned], mounts)
     # What is planned and not mounted may be taken out of the plan later.
-    kept = {path for path in before if path in planned} | {mount.path for mount in chosen}
-    short = sorted(path for path in kept if path.isascii() and len(path) <= LONGEST)[: 2 * MOST]
-    return Reading("file_systems", tuple(measurements), kept={"judged": json.dumps(short)})
+    judged = {path for path in previous if path in planned} | {mount.path for mount in chosen}
+    short = sorted(path for path in judged if path.isascii() and len(path) <= LONGEST)[: 2 * MOST]
+    kept_planned = [path for path in planned if path.isascii() and len(path) <= LONGEST]
+    kept = {"judged": json.dumps(short), "planned": json.dumps(kept_planned)}
+    return Reading("file_systems", tuple(measurements), kept=kept)
 
 
 def _gone(paths: list[str]) -> Iterator[Measurement]:
@@ -95,6 +98,16 @@ def _gone(paths: list[str]) -> Iterator[Measurement]:
             yield Measurement(check, place, False, MOUNTS, reason)
         for check in ("mount_space_used", "mount_inodes_used"):
             yield Measurement(check, place, 0, MOUNTS, reason)
+
+
+def _judged_otherwise(was_planned: list[str], planned: list[str], mounts: dict[str, Mount]) -> Iterator[Measurement]:
+    """End the faults of network mounts that another check judges, because they are planned now or no longer."""
+    for path in {*was_planned} ^ {*planned}:
+        if path in mounts and mounts[path].kind in NETWORK:
+            check, reason = (
+                ("network_mount_hangs", "planned now") if path in planned else ("mount_hangs", "no longer planned")
+            )
+            yield Measurement(check, Place("mount", path), False, MOUNTS, reason)
 
 
 def _mounted(mount: Mount | None) -> str:

@@ -71,11 +71,11 @@ def lasting(
     """
     listed = tuple(measurements)
     boot_id = optional(node, "/proc/sys/kernel/random/boot_id")
-    before = node.kept.get("lasting", "").split() if node.kept.get("boot_id") == boot_id else []
+    previous = node.kept.get("lasting", "").split() if node.kept.get("boot_id") == boot_id else []
     now = [each.place.name for each in listed if each.check == check and each.value is True]
     changed = tuple(
         replace(each, value=None, reason=f"{each.reason}; a fault if it lasts for another round")
-        if each.check == check and each.value is True and each.place.name not in before
+        if each.check == check and each.value is True and each.place.name not in previous
         else each
         for each in listed
     )

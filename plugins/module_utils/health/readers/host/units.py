@@ -26,10 +26,10 @@ def read(node: Node) -> Reading:
     # A required unit that failed is not active, which is one fault.
     failed = sorted({*parse_failed(_answer(node, FAILED))} - {_full(name) for name in required})[:MOST]
     # A unit that no longer fails, or is required now, is reported once as good, so that its fault ends.
-    before = names(node.kept.get("failed", "[]"))
+    previous = names(node.kept.get("failed", "[]"))
     measurements = [
         Measurement("unit_failed", Place("unit", name), name in failed, " ".join(FAILED[:3]))
-        for name in sorted({*failed, *before})
+        for name in sorted({*failed, *previous})
     ]
     if required:
         states = parse_show(_answer(node, [*SHOW, *(_full(name) for name in required)]))

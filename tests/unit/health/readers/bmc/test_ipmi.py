@@ -30,9 +30,9 @@ Inlet Temp       | 70h | ok  | 55.1 | 24 degrees C
 LOST = "1ff,08/15/26,23:45:40 UTC,Power Supply #0x52,Power Supply AC lost,{}"
 
 
-def reading(*lines, sensors=SENSORS, kept=None):
+def reading(*lines, sensors=SENSORS, since_unix_s=0.0):
     """Return the reading of a log with these lines."""
-    return parse("\n".join(lines), sensors, kept or {})
+    return parse("\n".join(lines), sensors, since_unix_s)
 
 
 def test_an_empty_log_and_good_sensors_pass():
@@ -100,25 +100,24 @@ def test_each_sensor_that_shows_a_fault_now_is_one(sensor, expected):
     assert failed(reading(sensors=sensor)) == expected
 
 
-def test_what_happened_once_is_reported_once():
-    memory = "2,11/26/26,22:22:43 GMT,Memory #0x60,{},Asserted"
-    bus = "4,11/26/26,22:22:44 GMT,Critical Interrupt #0x90,PCI PERR,Asserted"
-    lines = [memory.format("Correctable ECC"), bus]
-    first = reading(*lines)
-    assert [event.check for event in first.events] == ["bmc_memory_corrected", "bmc_pci_error"]
-    assert reading(*lines, kept=first.kept).events == ()
-    newer = reading(*lines, memory.replace("2,", "5,", 1).format("Uncorrectable ECC"), kept=first.kept)
-    assert [event.check for event in newer.events] == ["bmc_memory"]
-    # Somebody cleared the log: its numbers begin again.
-    assert [event.check for event in reading(bus.replace("22:22", "23:59"), kept=newer.kept).events] == [
-        "bmc_pci_error"
-    ]
+@pytest.mark.parametrize("day", ["11/26/26", "11/26/2026"])
+def test_what_happened_once_is_reported_for_a_time_and_without_a_date_always(day):
+    lines = (
+        f"2,{day},22:22:43 GMT,Memory #0x60,Correctable ECC,Asserted",
+        f"4,{day},22:22:44,Critical Interrupt #0x90,PCI PERR,Asserted",
+        "5,Pre-Init,0000000001,Memory #0x61,Uncorrectable ECC,Asserted",
+    )
+    second = 1795731763.0  # 2026-11-26 22:22:43 UTC
+    checks = ["bmc_memory_corrected", "bmc_pci_error", "bmc_memory"]
+    for number, since_unix_s in enumerate((second, second + 1, second + 2)):
+        assert [event.check for event in reading(*lines, since_unix_s=since_unix_s).events] == checks[number:]
+    assert len({event.identity for event in reading(*lines).events}) == 3
 
 
 @pytest.mark.parametrize("text", ["Fehler: keine Verbindung", "\x00\x01", "a,b,c\n" * 9])
 def test_other_text_is_an_error(text):
     with raises(NotMeasuredError, "ipmitool"):
-        parse(text, text, {})
+        parse(text, text)
 
 
 @given(

@@ -166,3 +166,23 @@ def test_mounts_without_a_root_are_an_error(tmp_path, text):
 def test_no_text_is_an_error(text):
     parse_mounts(text)
     parse_space(text)
+
+
+def test_a_fault_of_a_network_mount_ends_when_another_check_judges_it(tmp_path):
+    """The plan decides whether a mount that hangs takes the node out, so that it decides by which check too."""
+    hanging = NotMeasuredError("stat gave no answer in 5 s")
+    write(tmp_path, {"/proc/1/mountinfo": "\n".join((ROOT, HOME))})
+    programs = {f"{' '.join(STAT)} /home": hanging, " ".join(STAT): FREE}
+    plans = {True: Expected("gpu01", mounts=("/home",)), False: Expected("gpu01")}
+    kept, seen = {}, []
+    for is_planned in (True, False, False, True):
+        once = read(node(tmp_path, plans[is_planned], programs, kept))
+        kept = once.kept
+        at_home = [each for each in once.measurements if each.place.name == "/home" and each.check.endswith("hangs")]
+        seen.append({each.check: each.value for each in at_home})
+    assert seen == [
+        {"mount_hangs": True, "network_mount_hangs": False},
+        {"mount_hangs": False, "network_mount_hangs": True},
+        {"network_mount_hangs": True},
+        {"mount_hangs": True, "network_mount_hangs": False},
+    ]
