@@ -115,6 +115,10 @@ channels:
       description: Its earlier images, the latest first.
       type: list
       elements: str
+statement:
+  description: The sequence of the store's statement (M(sailloft.fleet.node_boot_statement)); 0 if it has none.
+  returned: success
+  type: int
 missing:
   description: Images that something refers to and the store does not have, each with digest and kept_for.
   returned: success
