@@ -10,4 +10,4 @@ from ansible_collections.sailloft.fleet.plugins.action import node_boot_scripts
 class ActionModule(node_boot_scripts.ActionModule):
     """Run the module with the images and addresses of nodes."""
 
-    STORE_PARTS = ("channels", "statement")
+    STORE_PARTS = ("channels", "images", "statement", "now_s")

@@ -17,8 +17,9 @@ description:
   - A first stage boots only what a valid statement says, and with a TPM none that is older than one it has seen.
   - The lines of nodes that are not in O(nodes) stay. Nothing changes if all lines are the same and two thirds of the
     validity are left; after that, a run renews the statement.
-  - It refuses to sign if this host's clock is before the last statement, if a boot server has a later statement than
-    this host, if another key signed the last one, and if the boot servers' channels differ.
+  - It refuses to sign if this host's clock is before the last statement or agrees with that of no boot server, if a
+    boot server has a later statement than this host or lacks an image, if another key signed the last one, and if the
+    boot servers' channels differ.
 extends_documentation_fragment: [sailloft.fleet.attributes, sailloft.fleet.booted_nodes]
 options:
   store:
@@ -40,8 +41,17 @@ options:
         type: list
         elements: dict
         required: true
+      images:
+        description: Its images, each with its digest.
+        type: list
+        elements: dict
+        required: true
       statement:
         description: The sequence of its statement, 0 for none.
+        type: int
+        required: true
+      now_s:
+        description: Its clock, in seconds since 1970.
         type: int
         required: true
   signing_key:
@@ -51,6 +61,11 @@ options:
   signing_password:
     description: The secret key's password, if it has one.
     type: str
+  signing_command:
+    description: A command of the site that signs instead, as in M(sailloft.fleet.node_image); empty for none.
+    type: list
+    elements: str
+    default: []
   public_key:
     description: The public key of the pair, a file on this host.
     type: path
@@ -75,7 +90,7 @@ EXAMPLES = r"""
     store: /srv/sailloft
     signing_key: /etc/sailloft/image.key
     public_key: /etc/sailloft/image.pub
-    stores: [{host: boot01, channels: [{name: stable, digest: "{{ digest }}"}], statement: 0}]
+    stores: "{{ stores.results }}" # of node_image_store, delegated to each boot server in a loop
     nodes:
       - {name: node01, mac: "52:54:00:aa:bb:01", channel: stable, servers: [http://10.9.0.1]}
   delegate_to: build01
@@ -121,7 +136,9 @@ def main() -> None:
     served = {
         "host": {"type": "str", "required": True},
         "channels": {"type": "list", "elements": "dict", "required": True},
+        "images": {"type": "list", "elements": "dict", "required": True},
         "statement": {"type": "int", "required": True},
+        "now_s": {"type": "int", "required": True},
     }
     module = AnsibleModule(
         argument_spec={
@@ -129,6 +146,7 @@ def main() -> None:
             "stores": {"type": "list", "elements": "dict", "required": True, "options": served},
             "signing_key": {"type": "path", "required": True, "no_log": False},
             "signing_password": {"type": "str", "no_log": True},
+            "signing_command": {"type": "list", "elements": "str", "default": []},
             "public_key": {"type": "path", "required": True},
             "days": {"type": "int", "default": 90},
             "reissue": {"type": "bool", "default": False},
@@ -140,7 +158,8 @@ def main() -> None:
     store = Store(params["store"])
 
     def work() -> dict[str, Any]:
-        key = issue.Key(params["signing_key"], params["public_key"], params["signing_password"])
+        command = tuple(params["signing_command"])
+        key = issue.Key(params["signing_key"], params["public_key"], params["signing_password"], command)
         terms = issue.Terms(params["days"], int(time.time()), params["reissue"])
         change = issue.ensure(
             store,

@@ -16,6 +16,7 @@ from boot_network import MAC, NODE, HttpServer, Network, Node, SoftwareTpm
 from boot_reports import BOOT_S, reported
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import statement
 
 pytestmark = pytest.mark.boot
 
@@ -156,26 +157,28 @@ def test_too_little_memory_for_the_layers_is_reported(image: Image, network: Net
 
 
 def test_a_node_with_a_tpm_refuses_an_older_statement_than_it_has_seen(image: Image, network: Network):
-    """A first boot by statement 2, and one in which the boot server has statement 1 again, which has not expired."""
+    """A first boot by a statement, and one in which the boot server has the one before, which has not expired."""
     server = HttpServer(network, Path(image.store.path), 8001)
     network.dnsmasq([server.url])
     node = {"digest": image.digest, "servers": [server.url], "report": f"{server.url}/report"}
     old = state(image.store, image.keys, node)
     tpm = SoftwareTpm(network)
     boot = image.direct([server.url], "sailloft.reboot_after_s=20")
+    before, after = statement.load(old, "old").sequence, statement.sequence_in(image.store)
+    assert before < after
     first = Node(network, [*boot, *tpm.options()])
     report = reported(first.wait_for("SYSTEMD IS UP", BOOT_S), image)
-    assert (report.statement, report.rollback, report.clock) == (2, "TPM", "")
+    assert (report.statement, report.rollback, report.clock) == (after, "TPM", "")
     first.stop()
     Path(image.store.place("nodes", "statement")).write_bytes(old)
     second = Node(network, [*boot, *tpm.options()])
     second.process.wait(STAGE_S)
-    assert "statement 1 is older than 2, which this node has seen" in second.console
+    assert f"statement {before} is older than {after}, which this node has seen" in second.console
     assert "starting test-node" not in second.console
     assert (server.reports()[-2]["event"], server.reports()[-2]["file"]) == ("refused", "nodes/statement")
 
 
-@pytest.mark.parametrize("change", ["expired", "other key", "none"])
+@pytest.mark.parametrize("change", ["expired", "other key", "altered", "another image"])
 def test_a_node_boots_by_no_statement_that_does_not_hold(image: Image, network: Network, change: str):
     server = HttpServer(network, Path(image.store.path), 8001)
     network.dnsmasq([server.url])
@@ -186,12 +189,16 @@ def test_a_node_boots_by_no_statement_that_does_not_hold(image: Image, network: 
     elif change == "other key":
         folder = image.parts.folder
         state(image.store, issue.Key(str(folder / "other.sec"), str(folder / "other.pub")), node)
+    elif change == "altered":
+        path = Path(image.store.place("nodes", "statement"))
+        path.write_bytes(path.read_bytes().replace(b'"name": "', b'"name": "x'))
     else:
-        Path(image.store.place("nodes", "statement")).unlink()
+        # The command line names the image of another channel, which is there and signed.
+        state(image.store, image.keys, {**node, "digest": "0" * 64})
     machine = Node(network, boot)
     machine.process.wait(STAGE_S)
-    cause = {"expired": "has expired at", "other key": "the signature does not hold", "none": "404"}[change]
-    assert cause in machine.console
+    causes = {"expired": "has expired at", "another image": f"names image {image.digest}, the statement {'0' * 64}"}
+    assert causes.get(change, "the signature does not hold") in machine.console
     assert "starting test-node" not in machine.console
 
 
@@ -200,5 +207,5 @@ def test_a_node_without_a_clock_boots_and_names_it(image: Image, network: Networ
     network.dnsmasq([server.url])
     machine = Node(network, [*image.direct([server.url]), "-rtc", "base=1970-01-02T00:00:00"])
     report = reported(machine.wait_for("SYSTEMD IS UP", BOOT_S), image)
-    assert report.clock.startswith("a clock is wrong: statement 1 ")
+    assert report.clock.startswith("a clock is wrong: statement ")
     assert report.warnings == (report.clock,)

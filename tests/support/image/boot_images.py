@@ -213,8 +213,9 @@ def append_verity(path: Path, salt: str) -> str:
 def state(store: Store, keys: issue.Key, node: dict[str, object], now_s: float | None = None) -> bytes:
     """Sign a new statement of what the node boots; return its file. ``node`` has no name and MAC address."""
     named = [{"name": name, "digest": channel.digest} for name, channel in channels.read_all(store).items()]
-    served = {"host": "boot01", "channels": named, "statement": 0}
     terms = issue.Terms(90, int(time.time() if now_s is None else now_s), reissue=True)
+    images = [{"digest": digest} for digest in (*store.images(), node.get("digest"))]
+    served = {"host": "boot01", "channels": named, "images": images, "statement": 0, "now_s": terms.now_s}
     row = {"name": networks.NODE, "mac": networks.MAC, **node}
     return issue.ensure(store, [row], [], [served], keys, terms, False).after
 

@@ -49,9 +49,11 @@ class Fleet:
         channels.promote(self.store, "stable", OLD.digest)
         rows = [{"name": node, "mac": mac(node), "channel": "stable", "servers": URLS} for node in nodes]
         ensure(self.store, rows, False)
-        served = {"host": "boot01", "statement": 0, "channels": [{"name": "stable", "digest": OLD.digest}]}
+        terms = issue.Terms(90, int(time.time()))
+        stable = [{"name": "stable", "digest": OLD.digest}]
+        served = {"host": "boot01", "channels": stable, "images": [], "statement": 0, "now_s": terms.now_s}
         key = issue.Key(str(folder / "keys" / "image.key"), str(folder / "keys" / "image.pub"))
-        issue.ensure(self.store, rows, [], [served], key, issue.Terms(90, int(time.time())), False)
+        issue.ensure(self.store, rows, [], [served], key, terms, False)
         for node in nodes:
             make_node(folder, node)
             boot(folder, node)

@@ -20,16 +20,29 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.stateme
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import NODES, Store
 
 DAY_S = 86400
+# A boot server whose clock differs by more does not confirm that of the host that signs.
+CLOCK_S = 3600
 REISSUE = "run once for all nodes with node_boot_statement_reissue: true"
 
 
 @dataclass(frozen=True)
 class Key:
-    """minisign's keys in files of this host. ``password`` is that of the secret key, None for one without."""
+    """minisign's keys in files of this host. ``password`` is that of the secret key, None for one without.
+
+    ``command`` is one of the site that signs instead, as in ``sign.sign_by_command``; then there need be no secret key.
+    """
 
     secret: str
     public: str
     password: str | None = None
+    command: tuple[str, ...] = ()
+
+    def signed(self, new: Statement) -> bytes:
+        """Return the statement's file, with its signature. Raises ImageError."""
+        data, public_key = statement.dump(new), sign.read_public_key(Path(self.public))
+        if self.command:
+            return data + sign.sign_by_command(data, self.command, public_key)
+        return data + sign.signatures([data], Path(self.secret), public_key, self.password, statement.COMMENTS)[0]
 
 
 @dataclass(frozen=True)
@@ -76,11 +89,13 @@ def ensure(
     """Issue a statement if the lines of ``nodes`` change or a third of the last one's validity has passed.
 
     ``nodes`` as for ``node_scripts.wanted``, ``removed`` are names; the lines of other nodes stay. ``servers`` are the
-    boot servers, with host, channels and the sequence of their statement. The store is that of this host. A node that
-    follows one of ``channels_to_come`` has no line until a server has the channel. Raises ImageError before anything is
-    changed.
+    boot servers, with host, images, channels, the sequence of their statement and their clock (``now_s``). The store is
+    that of this host. A node that follows one of ``channels_to_come`` has no line until a server has the channel. The
+    sequence is the time in seconds since 1970, or more: so it also grows if the last statement was lost everywhere.
+    Raises ImageError before anything is changed.
     """
     wanted(nodes)
+    _require_pins(nodes, servers)
     rows = _rows(nodes, _images(nodes, servers, channels_to_come))
     if not check:
         with store.reported():
@@ -93,17 +108,32 @@ def ensure(
             _require_newest(last, servers, served)
         kept = _kept(last, rows, {node["name"] for node in nodes} | set(removed))
         new = Statement(
-            max(served, statement.sequence_in(store)) + 1,
+            max(terms.now_s, served + 1, statement.sequence_in(store) + 1),
             statement.text_of(terms.now_s),
             statement.text_of(terms.now_s + terms.days * DAY_S),
             {**kept, **rows},
         )
         before = store.contents(NODES, statement.STATEMENT) or b""
-        if last and not terms.reissue:
-            if _still_right(last, new, terms):
-                return Issue(before, before, last)
-            _require_clock(last, terms)
-        return Issue(before, statement.dump(new) if check else _signed(store, new, key), new)
+        if last and not terms.reissue and _still_right(last, new, terms):
+            return Issue(before, before, last)
+        _require_clock(last, servers, terms)
+        after = statement.dump(new) if check else key.signed(new)
+        if not check:
+            statement.put(store, after)
+        return Issue(before, after, new)
+
+
+def _require_pins(nodes: Sequence[Mapping[str, Any]], servers: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ImageError if a boot server has not the image that a node is pinned to."""
+    for server in servers:
+        digests = {image["digest"] for image in server["images"]}
+        for node in nodes:
+            if node.get("digest") and node["digest"] not in digests:
+                raise ImageError(
+                    f"node {node['name']}",
+                    f"{server['host']} has no image {node['digest']}",
+                    "publish the image there, or name another",
+                )
 
 
 def _images(
@@ -183,15 +213,6 @@ def _kept(last: Statement | None, rows: Mapping[str, StatedNode], named: set[str
     return kept
 
 
-def _signed(store: Store, new: Statement, key: Key) -> bytes:
-    """Sign the statement, keep it in the store, and return its file."""
-    data = statement.dump(new)
-    public_key = sign.read_public_key(Path(key.public))
-    data += sign.signatures([data], Path(key.secret), public_key, key.password, statement.COMMENTS)[0]
-    statement.put(store, data)
-    return data
-
-
 def _still_right(last: Statement, new: Statement, terms: Terms) -> bool:
     """Return whether the last statement has the new one's lines and validity, of which two thirds are left."""
     issued_s, expires_s = statement.seconds(last.issued), statement.seconds(last.expires)
@@ -203,11 +224,18 @@ def _still_right(last: Statement, new: Statement, terms: Terms) -> bool:
     )
 
 
-def _require_clock(last: Statement, terms: Terms) -> None:
-    """Raise ImageError if this host's clock is before the last statement."""
-    if terms.now_s < statement.seconds(last.issued):
+def _require_clock(last: Statement | None, servers: Sequence[Mapping[str, Any]], terms: Terms) -> None:
+    """Raise ImageError if this host's clock agrees with that of no boot server, or is before the last statement.
+
+    Nodes would refuse what is signed by a late clock, and warn of what is signed by an early one.
+    """
+    subject, now = "clock of the host that signs", statement.text_of(terms.now_s)
+    if servers and all(abs(server["now_s"] - terms.now_s) > CLOCK_S for server in servers):
+        clocks = listed([f"{server['host']} {statement.text_of(server['now_s'])}" for server in servers])
+        raise ImageError(subject, f"is {now}, but that of {clocks}", "set the one that is wrong")
+    if last and not terms.reissue and terms.now_s < statement.seconds(last.issued):
         raise ImageError(
-            "clock of the host that signs",
-            f"is {statement.text_of(terms.now_s)}, before the last statement was issued ({last.issued})",
+            subject,
+            f"is {now}, before the last statement was issued ({last.issued})",
             f"set it; if it was wrong then and is right now, {REISSUE}",
         )

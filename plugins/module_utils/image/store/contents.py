@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.garbage import Garbage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, IMAGES, Store
 
 
 def inventory(store: Store, reasons: Mapping[str, list[str]], without: Garbage | None = None) -> dict[str, Any]:
-    """Return images, channels, the statement's sequence and sizes in bytes of a store, without the garbage ``without``.
+    """Return images, channels and sizes in bytes of a store, as if the garbage ``without`` were removed.
 
     ``reasons`` as ``garbage.reasons`` returns them. A damaged image has a ``problem``. Raises ImageError.
     """
@@ -28,7 +28,6 @@ def inventory(store: Store, reasons: Mapping[str, list[str]], without: Garbage |
             {"name": name, "digest": channel.digest, "history": list(channel.history)}
             for name, channel in channels.read_all(store).items()
         ],
-        "statement": statement.sequence_in(store),
         "missing": [
             {"digest": digest, "kept_for": reason} for digest, reason in reasons.items() if digest not in digests
         ],

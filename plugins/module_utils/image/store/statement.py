@@ -34,6 +34,8 @@ COMMENTS = ("sailloft statement", "signature of a sailloft statement")
 SIGNATURE_BEGINS = b"untrusted comment: "
 AGAIN = "write it again with playbooks/node_scripts.yml"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
+# Above any time in seconds. The sequence in a store is not verified, and must not push the next one beyond.
+SEQUENCE_END = 1 << 40
 # Characters that end a value for the first stage.
 UNREADABLE = re.compile(r'["\\]')
 
@@ -55,7 +57,7 @@ class StatedNode:
 
 @dataclass(frozen=True)
 class Statement:
-    """The images that nodes may run, by the MAC address from which they boot; the times are UTC, as ``TIME`` writes them."""
+    """The images that nodes may run, by the MAC address that boots; times are UTC, as ``TIME`` writes them."""
 
     sequence: int
     issued: str
@@ -79,6 +81,8 @@ def load(data: bytes, subject: str) -> Statement:
     try:
         statement: Statement = stored.load(Statement, json.loads(split(data)[0]), FORMAT, "statement", AGAIN)
         seconds(statement.issued), seconds(statement.expires)
+        if not 0 < statement.sequence < SEQUENCE_END:
+            raise ValueError(f"its sequence is {statement.sequence}")
     except StoredError as error:
         raise ImageError(subject, error.cause, error.remedy) from error
     except (ValueError, RecursionError) as error:
@@ -105,13 +109,19 @@ def path_of(store: Store) -> str:
     return store.place(NODES, STATEMENT)
 
 
-def sequence_in(store: Store) -> int:
-    """Return the sequence of the store's statement, 0 if there is none that can be read. Raises ImageError."""
+def read(store: Store) -> Statement | None:
+    """Return the store's statement, None if there is none that can be read. Raises ImageError."""
     data = store.contents(NODES, STATEMENT)
     try:
-        return load(data, store.subject).sequence if data else 0
+        return load(data, store.subject) if data else None
     except ImageError:
-        return 0
+        return None
+
+
+def sequence_in(store: Store) -> int:
+    """Return the sequence of the store's statement, 0 if there is none that can be read. Raises ImageError."""
+    present = read(store)
+    return present.sequence if present else 0
 
 
 def put(store: Store, data: bytes, check: bool = False) -> bool:

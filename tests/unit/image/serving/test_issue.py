@@ -43,6 +43,7 @@ def site(tmp_path, keys):
     ):
         rows = nodes or (node(1), node(2))
         given = [server()] if servers is None else servers
+        given = [{**each, "now_s": now_s if each["now_s"] is None else each["now_s"]} for each in given]
         return issue.ensure(store, list(rows), removed, given, key, Terms(days, now_s, reissue), check, to_come)
 
     run.store = store
@@ -54,10 +55,12 @@ def node(number, **changes):
     return {**own, "servers": ["http://10.9.0.1"], "report": "http://10.9.0.1/report", **changes}
 
 
-def server(host="boot01", sequence=0, **channels):
+def server(host="boot01", sequence=0, now_s=None, **channels):
+    """A boot server's store with the images OLD and NEW, whose clock is by default that of the host that signs."""
     named = channels or {"stable": OLD}
     rows = [{"name": name, "digest": digest} for name, digest in named.items()]
-    return {"host": host, "channels": rows, "statement": sequence}
+    images = [{"digest": OLD}, {"digest": NEW}]
+    return {"host": host, "channels": rows, "images": images, "statement": sequence, "now_s": now_s}
 
 
 def test_a_statement_has_what_each_node_boots_with_and_is_signed(site, keys):
@@ -68,7 +71,7 @@ def test_a_statement_has_what_each_node_boots_with_and_is_signed(site, keys):
     assert sign.verifies(*statement.split(data), (sign.read_public_key(issue.Path(keys[0].public))))
     read = statement.load(data, "statement")
     assert read == change.statement
-    assert (read.sequence, statement.seconds(read.issued)) == (1, NOW_S)
+    assert (read.sequence, statement.seconds(read.issued)) == (NOW_S, NOW_S)
     assert statement.seconds(read.expires) == NOW_S + 90 * DAY_S
     first, second = (read.nodes[f"52:54:00:00:00:0{number}"] for number in (1, 2))
     assert first.nics == ("52:54:00:00:00:01 dhcp", "ens1 10.1.0.5/24 10.1.0.1")
@@ -84,7 +87,7 @@ def test_a_second_run_changes_nothing_until_a_third_of_the_validity_has_passed(s
     renewed = site(now_s=NOW_S + 30 * DAY_S + 1)
     assert renewed.changed
     assert renewed.statement.nodes == first.statement.nodes
-    assert renewed.statement.sequence == 2
+    assert renewed.statement.sequence == NOW_S + 30 * DAY_S + 1
     assert statement.seconds(renewed.statement.expires) == NOW_S + 120 * DAY_S + 1
 
 
@@ -97,7 +100,7 @@ def test_a_run_changes_only_the_lines_of_its_nodes(site):
     first = site()
     # The channel has moved for all, but only bm02 is in the run.
     change = site(node(2), servers=[server(stable=NEW)])
-    assert change.statement.sequence == 2
+    assert change.statement.sequence == NOW_S + 1
     assert change.statement.nodes["52:54:00:00:00:01"] == first.statement.nodes["52:54:00:00:00:01"]
     assert change.statement.nodes["52:54:00:00:00:02"].image == NEW
     gone = site(node(2), removed=["bm01"], servers=[server(stable=NEW)])
@@ -119,7 +122,7 @@ def test_check_mode_predicts_the_statement_and_writes_nothing(site):
     before = tree(site.store.path)
     assert not site(check=True).changed
     change = site(node(1, channel=None, digest=NEW), check=True)
-    assert (change.changed, change.statement.sequence) == (True, 2)
+    assert (change.changed, change.statement.sequence) == (True, NOW_S + 1)
     assert tree(site.store.path) == before
 
 
@@ -146,23 +149,66 @@ def test_a_clock_before_the_last_statement_is_refused_with_both_times(site):
     # Nothing is to be signed, so the clock does not matter.
     assert not site(now_s=NOW_S - 3600).changed
     change = site(now_s=NOW_S - 3600, servers=moved, reissue=True)
-    assert (change.statement.sequence, len(change.statement.nodes)) == (2, 2)
+    assert (change.statement.sequence, len(change.statement.nodes)) == (NOW_S + 1, 2)
 
 
 def test_a_boot_server_with_a_later_statement_is_refused(site):
     site()
-    later = [server(), server("boot02", sequence=7)]
-    assert refused(site, servers=later) == Mentions("boot02", "7", "node_boot_signer")
-    assert site(servers=later, reissue=True).statement.sequence == 8
+    later = [server(), server("boot02", sequence=NOW_S + 7)]
+    assert refused(site, servers=later) == Mentions("boot02", str(NOW_S + 7), "node_boot_signer")
+    assert site(servers=later, reissue=True).statement.sequence == NOW_S + 8
     issue.os.remove(site.store.place("nodes", "statement"))
-    assert refused(site, servers=later) == Mentions("boot02", "7", "does not exist")
+    assert refused(site, servers=later) == Mentions("boot02", str(NOW_S + 7), "does not exist")
+
+
+def test_a_sequence_that_no_clock_can_reach_is_not_followed(site):
+    """A boot server that is not the site's any more must not push the sequence to where no other can follow."""
+    wild = [server(sequence=statement.SEQUENCE_END - 1)]
+    assert refused(site, servers=wild, reissue=True) == Mentions(str(statement.SEQUENCE_END))
+    assert site.store.contents("nodes", "statement") is None
+
+
+def test_the_sequence_grows_though_all_hosts_have_lost_the_last_statement(site):
+    last = site().statement.sequence
+    shutil.rmtree(site.store.path)
+    assert site(now_s=NOW_S + 60).statement.sequence > last
+
+
+@pytest.mark.parametrize("apart_s", [-issue.CLOCK_S - 1, issue.CLOCK_S + 1])
+@pytest.mark.parametrize("reissue", [False, True])
+def test_a_clock_that_no_boot_server_confirms_signs_nothing(site, apart_s, reissue):
+    """The first statement of a host that was a year late would have expired on all nodes."""
+    other = server("boot02", now_s=NOW_S + apart_s)
+    told = refused(site, servers=[other], reissue=reissue)
+    assert told == Mentions("clock", "boot02", statement.text_of(NOW_S), statement.text_of(NOW_S + apart_s))
+    # One boot server with a wrong clock does not stop a host with a right one.
+    assert site(servers=[other, server()]).changed
+    assert not site(servers=[other]).changed
+
+
+def test_a_pin_to_an_image_that_a_boot_server_lacks_is_refused_before_it_is_signed(site):
+    site()
+    before = tree(site.store.path)
+    assert refused(site, node(1, channel=None, digest="3" * 64)) == Mentions("bm01", "boot01", "3" * 64)
+    assert tree(site.store.path) == before
+
+
+def test_a_command_of_the_site_signs_instead_of_a_key(site, keys, tmp_path):
+    """The key is on another machine; what the command prints is verified."""
+    script = 'cat >"$0/text"; minisign -S -s "$1" -m "$0/text" -x "$0/signature" >/dev/null; cat "$0/signature"'
+    commands = [("sh", "-c", script, str(tmp_path), pair.secret) for pair in keys]
+    right, wrong = (replace(keys[0], secret="/nowhere", command=command) for command in commands)
+    assert refused(site, key=wrong) == Mentions("sh")
+    assert site.store.contents("nodes", "statement") is None
+    data = site(key=right).after
+    assert sign.verifies(*statement.split(data), sign.read_public_key(issue.Path(keys[0].public)))
 
 
 def test_a_statement_of_another_key_is_never_continued(site, keys):
     site()
     assert refused(site, node(1), key=keys[1]) == Mentions(keys[1].public, "node_boot_statement_reissue")
     change = site(node(1), key=keys[1], reissue=True)
-    assert (change.statement.sequence, len(change.statement.nodes)) == (2, 1)
+    assert (change.statement.sequence, len(change.statement.nodes)) == (NOW_S + 1, 1)
 
 
 def test_an_altered_statement_is_never_continued(site):
@@ -195,13 +241,20 @@ def test_a_store_keeps_the_latest_statement(site):
     assert not statement.put(served, second)
     assert not statement.put(served, first)
     assert served.contents("nodes", "statement") == second
-    assert statement.sequence_in(served) == 2
+    assert statement.sequence_in(served) == NOW_S + 1
     other = statement.dump(replace(statement.load(second, ""), expires="2030-01-01T00:00:00Z"))
-    assert refused(statement.put, served, other) == Mentions("statement 2")
+    assert refused(statement.put, served, other) == Mentions(f"statement {NOW_S + 1}")
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [(b"sailloft-statement/1", b"sailloft-image/1"), (OLD.encode(), b"x"), (b"Z", b"")]
+    ("old", "new"),
+    [
+        (b"sailloft-statement/1", b"sailloft-image/1"),
+        (OLD.encode(), b"x"),
+        (b"Z", b""),
+        (str(NOW_S).encode(), b"0"),
+        (str(NOW_S).encode(), str(statement.SEQUENCE_END).encode()),
+    ],
 )
 def test_a_file_that_is_no_statement_is_refused(site, old, new):
     data = site().after

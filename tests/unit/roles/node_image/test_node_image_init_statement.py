@@ -7,13 +7,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from first_stage import DIGEST, Behaviour, shell
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import text_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import split, text_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 pytestmark = pytest.mark.skipif(
@@ -41,11 +42,10 @@ class Site:
         key = changes.pop("key", self.key)
         one = {"name": "n1", "mac": MAC, "digest": STATED, "servers": servers, **changes}
         two = {"name": "n2", "mac": "52:54:00:aa:bb:02", "digest": "b" * 64, "servers": ["http://10.9.0.9"]}
-        store = Store(str(self.folder / f"store-{sequence}-{time.monotonic_ns()}"))
+        store = Store(str(self.folder / f"store-{time.monotonic_ns()}"))
         terms = issue.Terms(90, int(time.time() if now_s is None else now_s))
-        served = [{"host": "boot01", "channels": [], "statement": sequence - 1}]
-        reissued = issue.Terms(terms.days, terms.now_s, reissue=True)
-        return issue.ensure(store, [one, two], [], served, key, reissued, False).after
+        stated = issue.ensure(store, [one, two], [], [], key, terms, True).statement
+        return key.signed(replace(stated, sequence=sequence))
 
 
 @pytest.fixture
@@ -109,6 +109,14 @@ def test_the_highest_sequence_of_the_servers_wins(site, serve):
     assert f"{urls[1]} has statement 6, another server had 5" in output
 
 
+def test_of_two_statements_in_one_file_the_first_counts(site, serve):
+    """What follows a signature is not read, whether it is older or later."""
+    behaviour = Behaviour(b"")
+    url = serve(behaviour)
+    behaviour.turns = [site.statement([url], 5) + site.statement([url], 9, digest="d" * 64)]
+    assert f"BOOTS n1 {STATED} {url} 5 expiry \n" in booted(site, [url])
+
+
 @pytest.mark.parametrize("turn", ["silent", "missing", b"garbage\n"])
 def test_a_bad_server_does_not_keep_a_node_from_a_good_one(site, serve, turn):
     good = Behaviour(b"")
@@ -131,12 +139,22 @@ def test_an_old_copy_waits_for_a_server_with_a_new_one(site, serve):
     assert " 2 expiry \n" in output
 
 
+def mixed(site: Site, url: str) -> tuple[bytes, bytes]:
+    """Return the lines of a statement and the signature of another one."""
+    old, new = (site.statement([url], sequence) for sequence in (1, 2))
+    return split(old)[0], split(new)[1]
+
+
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
         (lambda site, url: site.statement([url], key=site.other), "the signature does not hold"),
         (lambda site, url: site.statement([url]).replace(b"n1", b"n3"), "the signature does not hold"),
         (lambda site, url: site.statement([url]).partition(b"untrusted")[0], "the signature does not hold"),
+        (lambda site, url: site.statement([url])[:-30], "the signature does not hold"),
+        # The lines of an old one with the signature of a new one, and the signature first.
+        (lambda site, url: b"".join(mixed(site, url)), "the signature does not hold"),
+        (lambda site, url: b"".join(mixed(site, url)[::-1]), "the signature does not hold"),
         (lambda site, url: "missing", "404"),
         (lambda site, url: site.statement([url], mac="52:54:00:aa:bb:03"), f"no node that boots from {MAC}"),
     ],
@@ -212,4 +230,4 @@ def test_a_statement_of_many_nodes_is_read(site, serve, tmp_path):
     store, key = Store(str(tmp_path / "many")), site.key
     terms = issue.Terms(90, int(time.time()))
     behaviour.turns = [issue.ensure(store, [*nodes, own], [], [], key, terms, False).after]
-    assert f"BOOTS n1 {'c' * 64} {url} 1 expiry \n" in booted(site, [url])
+    assert f"BOOTS n1 {'c' * 64} {url} " in booted(site, [url])
