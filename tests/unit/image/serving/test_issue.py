@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from image_samples import refused, tree
+from kills import kills
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
@@ -191,6 +192,15 @@ def test_a_pin_to_an_image_that_a_boot_server_lacks_is_refused_before_it_is_sign
     before = tree(site.store.path)
     assert refused(site, node(1, channel=None, digest="3" * 64)) == Mentions("bm01", "boot01", "3" * 64)
     assert tree(site.store.path) == before
+
+
+def test_a_run_that_is_killed_at_any_point_leaves_the_old_or_the_new_statement(site, keys):
+    first, moved = site().after, [server(stable=NEW)]
+    path = issue.Path(statement.path_of(site.store))
+    for _kill in kills(lambda: site(servers=moved), lambda: path.write_bytes(first)):
+        data = path.read_bytes()
+        assert sign.verifies(*statement.split(data), sign.read_public_key(issue.Path(keys[0].public)))
+        assert site(servers=moved).statement.nodes["52:54:00:00:00:01"].image == NEW
 
 
 def test_a_command_of_the_site_signs_instead_of_a_key(site, keys, tmp_path):

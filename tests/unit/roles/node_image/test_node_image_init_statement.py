@@ -110,7 +110,7 @@ def test_the_highest_sequence_of_the_servers_wins(site, serve):
 
 
 def test_of_two_statements_in_one_file_the_first_counts(site, serve):
-    """What follows a signature is not read, whether it is older or later."""
+    """Nothing that follows a signature is read, whether it is older or later."""
     behaviour = Behaviour(b"")
     url = serve(behaviour)
     behaviour.turns = [site.statement([url], 5) + site.statement([url], 9, digest="d" * 64)]
