@@ -92,7 +92,7 @@ def boot(fleet: Path, node: str) -> None:
             {"name": layer.name, "sha256": layer.sha256, "verity": True, "root_sha256": layer.verity.root_sha256}
             for layer in image.layers
         ],
-        "server": "http://127.0.0.1",
+        "server": row.servers[0],
         "writable_bytes": image.writable_mib << 20,
         "phases": [{"name": "network", "start_s": 0.5, "end_s": 1.5}, {"name": "layers", "start_s": 1.5, "end_s": 2}],
         "warnings": [],
