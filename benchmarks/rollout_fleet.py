@@ -28,8 +28,10 @@ from timed import ROOT, BenchmarkError, controller_s, status
 
 sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests/support/image")]
 
+from build_host import make_keys
 from image_samples import Sample
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import INITRD, boot_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -48,7 +50,9 @@ def mac(number: int) -> str:
 def report(image: Sample) -> dict[str, Any]:
     """Return the result of node_image_info on a node that runs the image; HOST stands for the node's name."""
     manifest = image.manifest
-    line = " ".join([*manifest.kernel_arguments, f"sailloft.image={image.digest}"])
+    # The node's name is its MAC address. Its first stage knows no statement, whose claims need colons there.
+    words = boot_words(image.digest, ",".join(URLS), "HOST", "", "HOST")
+    line = " ".join([INITRD, *manifest.kernel_arguments, *words])
     layers = [{"name": layer.name, "sha256": layer.sha256, "verity": True} for layer in manifest.layers]
     return {
         "changed": False,
@@ -66,12 +70,16 @@ def report(image: Sample) -> dict[str, Any]:
             "writable_bytes": manifest.writable_mib << 20,
             "phases": [{"name": "network", "start_s": 0.5, "end_s": 1.5}],
             "warnings": [],
+            "host_keys": [],
         },
         "uptime_s": 1.0,
         "boot_id": f"{image.digest[:8]}-HOST",
         "kernel": manifest.kernel.version,
         "command_line": line,
         "arguments": list(manifest.kernel_arguments),
+        "boot_arguments": [INITRD, *words],
+        "host_key": "",
+        "has_identity": False,
         "verity_possible": True,
         "systemd": {"state": "running", "userspace_s": 0.2, "finished_s": 0.9},
         "failed_units": [],
@@ -109,12 +117,13 @@ def answers(old: Sample, new: Sample) -> dict[str, Any]:
 
 def site(folder: Path, nodes: int) -> Sample:
     """Make the store and an inventory of nodes that run one image; return the other image, which was built."""
-    old, new = Sample("gpu-node", gpu=b"driver 1"), Sample("gpu-node", gpu=b"driver 2")
+    old, new = (Sample("gpu-node", knows=(), gpu=driver) for driver in (b"driver 1", b"driver 2"))
+    keys = make_keys(folder / "keys")
     store = Store(str(folder / "store"))
     for sample in (old, new):
         sample.publish(store, folder / "cache")
     channels.promote(store, "stable", old.digest)
-    names = [f"node-{number:05}" for number in range(1, nodes + 1)]
+    names = [mac(number).replace(":", "-") for number in range(1, nodes + 1)]
     rows = [
         {"name": name, "mac": mac(number), "channel": "stable", "servers": URLS} for number, name in enumerate(names, 1)
     ]
@@ -126,6 +135,8 @@ def site(folder: Path, nodes: int) -> Sample:
         "ansible_pipelining": True,
         "node_boot_store_dir": store.path,
         "node_image_store_dir": store.path,
+        "node_image_signing_key": str(keys / "image.key"),
+        "node_image_public_key": str(keys / "image.pub"),
         "node_boot_server_urls": URLS,
         "proofs_path": str(folder / "proofs"),
         "node_boot_bmc_from": "gateway",

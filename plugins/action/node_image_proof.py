@@ -12,6 +12,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
@@ -23,6 +24,12 @@ SPEC: dict[str, Any] = {
     "channel": {"type": "str", "default": ""},
     "manifest": {"type": "str", "required": True},
     "kernel_arguments": {"type": "list", "elements": "str", "default": []},
+    "mac": {"type": "str", "required": True},
+    "servers": {"type": "list", "elements": "str", "required": True},
+    "report": {"type": "str", "default": ""},
+    "nics": {"type": "list", "elements": "dict", "default": []},
+    "sequence": {"type": "int", "default": 0},
+    "booted": {"type": "bool", "default": False},
     "may_fail": {"type": "list", "elements": "str", "default": []},
     "state": {"type": "dict"},
     "only_if_it_runs": {"type": "bool", "default": False},
@@ -62,7 +69,12 @@ class ActionModule(ActionBase):
             return {**result, "changed": False, "holds": False}
         try:
             expected = Expected.of_text(
-                params["digest"], params["manifest"], params["channel"], params["kernel_arguments"], params["may_fail"]
+                params["digest"],
+                params["manifest"],
+                NodePlan.of_options(params["name"], params),
+                params["channel"],
+                params["kernel_arguments"],
+                params["may_fail"],
             )
             proof = prove(params["name"], expected, Seen(state, self._gate(params["health"])))
             return {**result, **written(proof, page(proof), params["path"], self._task.check_mode)}

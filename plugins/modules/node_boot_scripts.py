@@ -18,86 +18,22 @@ description:
   - It refuses, before any change, two nodes with the same MAC address or name, a MAC address with the script of another
     node, a channel or an image that the store does not have, values that iPXE or the first stage cannot parse, and a
     node that another run holds (M(sailloft.fleet.node_boot_hold)).
-extends_documentation_fragment: [sailloft.fleet.attributes]
+extends_documentation_fragment: [sailloft.fleet.attributes, sailloft.fleet.booted_nodes]
 options:
   store:
     description: The boot server's store.
     type: path
     required: true
-  channels_to_come:
+  statement:
     description:
-      - Channels that the store need not have yet, for example before their first rollout. A node that follows such a
-        channel gets its script after that.
-    type: list
-    elements: str
-    default: []
-  removed:
-    description: Names of nodes that have left the site. Their scripts are removed.
-    type: list
-    elements: str
-    default: []
+      - The signed statement of what nodes may run, RV(sailloft.fleet.node_boot_statement#module:text); empty for none.
+      - It is written before the scripts, unless the store has it or a later one.
+    type: str
+    default: ""
   hold:
     description: The name of this run's hold of M(sailloft.fleet.node_boot_hold); empty for none.
     type: str
     default: ""
-  nodes:
-    description: The nodes whose scripts are written. A list of names stands for the variables C(node_boot_*) of each.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      name:
-        description: The node's name.
-        type: str
-        required: true
-      mac:
-        description: The MAC address of the NIC that it boots from.
-        type: str
-        required: true
-      channel:
-        description: The channel that it follows.
-        type: str
-      digest:
-        description: The image that it is pinned to.
-        type: str
-      kernel_arguments:
-        description: Its own kernel arguments, after the image's.
-        type: list
-        elements: str
-        default: []
-      servers:
-        description:
-          - Its boot servers, each C(http://ADDRESS). Use an address and not a name, because the first stage has no
-            resolver. The servers have the same images and channels. Nodes of different racks may have different
-            servers.
-        type: list
-        elements: str
-        required: true
-      report:
-        description: The URL for its reports of refusals and boots, C(http://ADDRESS/report); empty for none.
-        type: str
-        default: ""
-      nics:
-        description:
-          - The NICs that the booted node configures, in addition to the NIC that it boots from, which uses DHCP unless
-            it is listed.
-        type: list
-        elements: dict
-        default: []
-        suboptions:
-          mac:
-            description: Its MAC address. Either this or the name is required.
-            type: str
-          name:
-            description: Its name on the booted node.
-            type: str
-          address:
-            description: Its address with the prefix length, or V(dhcp).
-            type: str
-            required: true
-          gateway:
-            description: The router of the default route.
-            type: str
 """
 
 EXAMPLES = r"""
@@ -134,6 +70,10 @@ removed:
   returned: success
   type: list
   elements: str
+stated:
+  description: Whether the statement in the store is another one now.
+  returned: success
+  type: bool
 others:
   description: The names of the nodes with a script in the store that are not in O(nodes).
   returned: success
@@ -153,29 +93,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
 
 def main() -> None:
     """Run as an Ansible module."""
-    nic = {
-        "mac": {"type": "str"},
-        "name": {"type": "str"},
-        "address": {"type": "str", "required": True},
-        "gateway": {"type": "str"},
-    }
-    node = {
-        "name": {"type": "str", "required": True},
-        "mac": {"type": "str", "required": True},
-        "channel": {"type": "str"},
-        "digest": {"type": "str"},
-        "kernel_arguments": {"type": "list", "elements": "str", "default": []},
-        "servers": {"type": "list", "elements": "str", "required": True},
-        "report": {"type": "str", "default": ""},
-        "nics": {"type": "list", "elements": "dict", "default": [], "options": nic},
-    }
     module = AnsibleModule(
         argument_spec={
             "store": {"type": "path", "required": True},
-            "channels_to_come": {"type": "list", "elements": "str", "default": []},
-            "removed": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "str", "default": ""},
-            "nodes": {"type": "list", "elements": "dict", "required": True, "options": node},
+            "statement": {"type": "str", "default": ""},
+            **node_scripts.OPTIONS,
         },
         supports_check_mode=True,
     )
@@ -189,6 +112,7 @@ def main() -> None:
             options["removed"],
             options["channels_to_come"],
             options["hold"],
+            options["statement"].encode(),
         )
         diff = [
             {
@@ -200,9 +124,10 @@ def main() -> None:
             for mac in (*change.written, *change.removed)
         ]
         return {
-            "changed": bool(diff),
+            "changed": bool(diff) or change.stated,
             "written": list(change.written),
             "removed": list(change.removed),
+            "stated": change.stated,
             "others": list(change.others),
             "diff": diff,
         }

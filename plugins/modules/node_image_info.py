@@ -76,6 +76,19 @@ arguments:
   returned: always
   type: list
   elements: str
+boot_arguments:
+  description: The other words of the command line, in order.
+  returned: always
+  type: list
+  elements: str
+host_key:
+  description: Type and key of its Ed25519 SSH host key; empty if it has none.
+  returned: always
+  type: str
+has_identity:
+  description: Whether its image has the role node_identity, which gives it a host key.
+  returned: always
+  type: bool
 verity_possible:
   description: Whether the kernel has dm-verity.
   returned: always

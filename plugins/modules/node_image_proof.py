@@ -14,6 +14,8 @@ extends_documentation_fragment: [sailloft.fleet.proof]
 description:
   - Claims that the node runs the digest of its channel or pin, with the kernel and arguments of the manifest and its
     own arguments, and that every layer has its digest and is verified by dm-verity if the kernel has it.
+  - Claims that everything that an attacker on the boot network could have changed is as in the inventory - each word of
+    the command line, the statement, servers, NICs, host key, warnings and name in the first stage's report.
   - Claims that systemd has started everything, that no unit has failed, and that the health check holds.
   - Writes the proof as JSON, as one HTML page and as a short table.
   - A claim without an observation does not hold.
@@ -41,6 +43,32 @@ options:
     type: list
     elements: str
     default: []
+  mac:
+    description: The MAC address of the NIC that the node boots from.
+    type: str
+    required: true
+  servers:
+    description: The URLs of its boot servers.
+    type: list
+    elements: str
+    required: true
+  report:
+    description: The URL for its reports; empty for none.
+    type: str
+    default: ""
+  nics:
+    description: The NICs that the booted node configures, as in M(sailloft.fleet.node_boot_scripts).
+    type: list
+    elements: dict
+    default: []
+  sequence:
+    description: The sequence of the boot servers' statement (M(sailloft.fleet.node_boot_statement)); 0 if unknown.
+    type: int
+    default: 0
+  booted:
+    description: Whether the node was booted since this statement was written, so that it must have used it.
+    type: bool
+    default: false
   may_fail:
     description: Units of this node that may fail according to the inventory.
     type: list
@@ -86,6 +114,8 @@ EXAMPLES = r"""
     name: bm01
     channel: stable
     digest: "{{ digest }}"
+    mac: "52:54:00:aa:bb:01"
+    servers: [http://10.9.0.1]
     manifest: "{{ manifest.content | b64decode }}"
     health: {command: [/usr/bin/gpu-selftest]}
 """

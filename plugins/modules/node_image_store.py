@@ -115,6 +115,14 @@ channels:
       description: Its earlier images, the latest first.
       type: list
       elements: str
+statement:
+  description: The sequence of the store's statement (M(sailloft.fleet.node_boot_statement)); 0 if it has none.
+  returned: success
+  type: int
+now_s:
+  description: The host's clock, in seconds since 1970.
+  returned: success
+  type: int
 missing:
   description: Images that something refers to and the store does not have, each with digest and kept_for.
   returned: success
@@ -140,12 +148,13 @@ freed_bytes:
   type: int
 """
 
+import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import garbage
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import garbage, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.contents import inventory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
@@ -187,6 +196,8 @@ def main() -> None:
                 "after": "".join(f"{path}\n" for path in new_paths),
             },
             **inventory(store, reasons, unused),
+            "statement": statement.sequence_in(store),
+            "now_s": int(time.time()),
         }
 
     finish(module, work)

@@ -13,6 +13,8 @@ from boot_network import HttpServer, Network, Node
 from boot_reports import BOOT_S, reported
 from build_host import BuildHost, make_keys
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
+
 pytestmark = [
     pytest.mark.boot,
     pytest.mark.skipif(os.geteuid() != 0, reason="root alone may build images (make image-boot)"),
@@ -56,7 +58,8 @@ def test_an_image_of_another_distribution_is_reproducible_and_boots(name: str, n
 
     manifest = store.manifest(digest)
     assert (manifest.distribution, manifest.suite) == (distribution, suite)
-    image = Image(store, digest, manifest, Parts(tmp_path, manifest.kernel.version))
+    pair = (str(keys / "image.key"), str(keys / "image.pub"))
+    image = Image(store, digest, manifest, Parts(tmp_path, manifest.kernel.version), issue.Key(*pair))
     server = HttpServer(network, Path(store.path), 8001)
     network.dnsmasq([server.url])
     console = Node(network, image.direct([server.url])).wait_for("SYSTEMD IS UP", BOOT_S)

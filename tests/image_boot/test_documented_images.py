@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 from boot_images import follow
-from boot_network import NODE, NODE_ADDRESS, RAIL_MAC, HttpServer, Network, Node, stop
+from boot_network import MAC, NODE, NODE_ADDRESS, RAIL_MAC, HttpServer, Network, Node, stop
 from build_host import ROOT, DocumentedSite, images_of_page
 from patience import scaled_s
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Seen, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 
 pytestmark = [
     pytest.mark.boot,
@@ -38,7 +40,8 @@ class Booted:
         self.site, self.network = site, network
         self.server = HttpServer(network, Path(site.store.path), 8001)
         nics = [{"mac": RAIL_MAC, "address": f"{RAIL_ADDRESS}/24"}]
-        follow(site.store, [self.server.url], kernel_arguments=ARGUMENTS, nics=nics)
+        keys = issue.Key(str(site.keys / "image.key"), str(site.keys / "image.pub"))
+        follow(site.store, keys, [self.server.url], kernel_arguments=ARGUMENTS, nics=nics)
         network.dnsmasq([self.server.url])
         self.node = Node(network, [], memory_mib=memory_mib, rail=True)
         self.known_hosts = network.folder / "known_hosts"
@@ -101,7 +104,9 @@ class Booted:
         state = result["plays"][0]["tasks"][0]["hosts"][NODE_ADDRESS]
         digest = self.site.store.current("gpu-node")
         manifest = Path(self.site.store.place("images", digest, "manifest.json")).read_text()
-        expected = Expected.of_text(digest, manifest, "stable", ARGUMENTS, list(may_fail))
+        nics = (f"{MAC} dhcp", f"{RAIL_MAC} {RAIL_ADDRESS}/24")
+        plan = NodePlan(MAC, (self.server.url,), f"{self.server.url}/report", nics, 1, booted=True)
+        expected = Expected.of_text(digest, manifest, plan, "stable", ARGUMENTS, list(may_fail))
         return [
             f"{claim.claim}: {claim.seen}" for claim in prove(NODE, expected, Seen(state)).claims if not claim.holds
         ]

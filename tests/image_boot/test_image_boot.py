@@ -11,9 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from boot_images import Image, follow, sign
-from boot_network import MAC, NODE, HttpServer, Network, Node
+from boot_images import Image, follow, sign, state
+from boot_network import MAC, NODE, HttpServer, Network, Node, SoftwareTpm
 from boot_reports import BOOT_S, reported
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import statement
 
 pytestmark = pytest.mark.boot
 
@@ -39,7 +42,7 @@ def test_a_node_boots_from_the_firmware_to_systemd(
     good = HttpServer(network, Path(image.store.path), 8001)
     # iPXE always tries the first server first, and this one does not exist.
     servers = ["http://10.9.0.1:8009", good.url]
-    follow(image.store, servers)
+    follow(image.store, image.keys, servers)
     network.dnsmasq(servers, dhcp, nic_driver)
     if dhcp == "proxy":
         network.other_dhcp()
@@ -50,7 +53,7 @@ def test_a_node_boots_from_the_firmware_to_systemd(
     assert report.server == good.url
     assert not report.warnings
     assert " from_the_node=1 " in report.arguments
-    assert [phase.name for phase in report.phases] == ["network", "manifest", "layers", "mount"]
+    assert [phase.name for phase in report.phases] == ["network", "statement", "manifest", "layers", "mount"]
     for phase, following in zip(report.phases, report.phases[1:]):
         assert phase.start_s <= phase.end_s == following.start_s
     assert "LAYER top" in console
@@ -151,3 +154,58 @@ def test_too_little_memory_for_the_layers_is_reported(image: Image, network: Net
     console = node.wait_for("FAILED", STAGE_S)
     assert f"FAILED: node {NODE}: the layers need " in console
     assert MAC not in console.split("FAILED")[1]
+
+
+def test_a_node_with_a_tpm_refuses_an_older_statement_than_it_has_seen(image: Image, network: Network):
+    """A first boot by a statement, and one in which the boot server has the one before, which has not expired."""
+    server = HttpServer(network, Path(image.store.path), 8001)
+    network.dnsmasq([server.url])
+    node = {"digest": image.digest, "servers": [server.url], "report": f"{server.url}/report"}
+    old = state(image.store, image.keys, node)
+    tpm = SoftwareTpm(network)
+    boot = image.direct([server.url], "sailloft.reboot_after_s=20")
+    before, after = statement.load(old, "old").sequence, statement.sequence_in(image.store)
+    assert before < after
+    first = Node(network, [*boot, *tpm.options()])
+    report = reported(first.wait_for("SYSTEMD IS UP", BOOT_S), image)
+    assert (report.statement, report.rollback, report.clock) == (after, "TPM", "")
+    first.stop()
+    Path(image.store.place("nodes", "statement")).write_bytes(old)
+    second = Node(network, [*boot, *tpm.options()])
+    second.process.wait(STAGE_S)
+    assert f"statement {before} is older than {after}, which this node has seen" in second.console
+    assert "starting test-node" not in second.console
+    assert (server.reports()[-2]["event"], server.reports()[-2]["file"]) == ("refused", "nodes/statement")
+
+
+@pytest.mark.parametrize("change", ["expired", "other key", "altered", "another image"])
+def test_a_node_boots_by_no_statement_that_does_not_hold(image: Image, network: Network, change: str):
+    server = HttpServer(network, Path(image.store.path), 8001)
+    network.dnsmasq([server.url])
+    boot = image.direct([server.url], "sailloft.reboot_after_s=20")
+    node = {"digest": image.digest, "servers": [server.url], "report": f"{server.url}/report"}
+    if change == "expired":
+        state(image.store, image.keys, node, time.time() - 91 * 86400)
+    elif change == "other key":
+        folder = image.parts.folder
+        state(image.store, issue.Key(str(folder / "other.sec"), str(folder / "other.pub")), node)
+    elif change == "altered":
+        path = Path(image.store.place("nodes", "statement"))
+        path.write_bytes(path.read_bytes().replace(b'"name": "', b'"name": "x'))
+    else:
+        # The command line names the image of another channel, which is there and signed.
+        state(image.store, image.keys, {**node, "digest": "0" * 64})
+    machine = Node(network, boot)
+    machine.process.wait(STAGE_S)
+    causes = {"expired": "has expired at", "another image": f"names image {image.digest}, the statement {'0' * 64}"}
+    assert causes.get(change, "the signature does not hold") in machine.console
+    assert "starting test-node" not in machine.console
+
+
+def test_a_node_without_a_clock_boots_and_names_it(image: Image, network: Network):
+    server = HttpServer(network, Path(image.store.path), 8001)
+    network.dnsmasq([server.url])
+    machine = Node(network, [*image.direct([server.url]), "-rtc", "base=1970-01-02T00:00:00"])
+    report = reported(machine.wait_for("SYSTEMD IS UP", BOOT_S), image)
+    assert report.clock.startswith("a clock is wrong: statement ")
+    assert report.warnings == (report.clock,)

@@ -9,6 +9,7 @@ import inspect
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,8 @@ import boot_network as networks
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import initramfs
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script, node_scripts
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script, issue, node_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign as signatures
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -74,6 +75,7 @@ class Image:
     digest: str
     manifest: manifests.Manifest
     parts: Parts
+    keys: issue.Key
 
     def blob(self, sha256: str) -> Path:
         return Path(self.store.place("blobs", sha256))
@@ -82,7 +84,8 @@ class Image:
         return Path(self.store.place("images", self.digest, name))
 
     def direct(self, servers: list[str], *arguments: str) -> list:
-        """Return QEMU's options to start the image's kernel directly, without a network boot."""
+        """Sign that the node runs this image; return QEMU's options to start its kernel without a network boot."""
+        state(self.store, self.keys, {"digest": self.digest, "servers": servers, "report": f"{servers[-1]}/report"})
         settings = f"sailloft.image={self.digest} sailloft.servers={','.join(servers)} sailloft.node={networks.NODE} "
         settings += f"sailloft.report={servers[-1]}/report BOOTIF=01-{networks.MAC.replace(':', '-')}"
         line = " ".join((*ARGUMENTS, *arguments, settings))
@@ -171,7 +174,7 @@ def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
         suite="bookworm",
         architecture="amd64",
         kernel=kernel,
-        first_stage=manifests.FirstStage(*put(stage)),
+        first_stage=manifests.FirstStage(*put(stage), (statement.FORMAT,)),
         kernel_arguments=ARGUMENTS,
         writable_mib=64,
         layers=tuple(layers),
@@ -184,7 +187,8 @@ def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
     place.mkdir()
     (place / "manifest.json").write_bytes(data)
     (place / "boot.ipxe").write_text(boot_script.image_script(made, digest))
-    found = Image(Store(str(folder)), digest, made, parts)
+    keys = issue.Key(str(parts.folder / "key.sec"), str(parts.folder / "key.pub"))
+    found = Image(Store(str(folder)), digest, made, parts, keys)
     sign(found, "key")
     channels.promote(found.store, "stable", digest)
     return found
@@ -206,11 +210,22 @@ def append_verity(path: Path, salt: str) -> str:
     return re.search(r"^Root hash:\s*(\S+)$", output.stdout, re.MULTILINE).group(1)
 
 
-def follow(store: Store, servers: list[str], **changed: object) -> None:
+def state(store: Store, keys: issue.Key, node: dict[str, object], now_s: float | None = None) -> bytes:
+    """Sign a new statement of what the node boots; return its file. ``node`` has no name and MAC address."""
+    named = [{"name": name, "digest": channel.digest} for name, channel in channels.read_all(store).items()]
+    terms = issue.Terms(90, int(time.time() if now_s is None else now_s), reissue=True)
+    images = [{"digest": digest} for digest in (*store.images(), node.get("digest"))]
+    served = {"host": "boot01", "channels": named, "images": images, "statement": 0, "now_s": terms.now_s}
+    row = {"name": networks.NODE, "mac": networks.MAC, **node}
+    return issue.ensure(store, [row], [], [served], keys, terms, False).after
+
+
+def follow(store: Store, keys: issue.Key, servers: list[str], **changed: object) -> None:
     """Make the node follow the channel stable, with ``changed`` settings of its script."""
     node = {"name": networks.NODE, "mac": networks.MAC, "channel": "stable", "kernel_arguments": ["from_the_node=1"]}
     node |= {"servers": servers, "report": f"{servers[-1]}/report", **changed}
     node_scripts.ensure(store, [node], False)
+    state(store, keys, node)
 
 
 @pytest.fixture

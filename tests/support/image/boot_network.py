@@ -187,6 +187,11 @@ class Node:
     def console(self) -> str:
         return self.log.read_text(errors="replace").replace("\r", "") if self.log.exists() else ""
 
+    def stop(self) -> None:
+        """End the machine, and forget its console."""
+        stop(self.process)
+        self.log.unlink()
+
     def wait_for(self, text: str, seconds: float) -> str:
         """Wait until ``text`` is on the console in a complete line; return the console."""
         begun = time.monotonic()
@@ -202,6 +207,27 @@ class Node:
             assert waited_s < scaled_s(seconds), f"no {text!r} in {waited_s:.0f} s\n{self.console[-6000:]}"
             time.sleep(0.1)
         return self.console
+
+
+class SoftwareTpm:
+    """A TPM 2.0 (swtpm), whose memory outlives the machines that it is attached to, one after the other."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.folder = network.folder / "tpm"
+        self.folder.mkdir()
+
+    def options(self) -> list:
+        """Start it, and return QEMU's options. It ends with the machine."""
+        place = self.folder / "socket"
+        place.unlink(missing_ok=True)
+        command = ["swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self.folder}", "--terminate"]
+        process = self.network.start([*command, "--ctrl", f"type=unixio,path={place}"], self.folder / "log")
+        while not place.exists():
+            assert process.poll() is None, (self.folder / "log").read_text()
+            time.sleep(0.05)
+        tpm = ["-chardev", f"socket,id=tpm,path={place}", "-tpmdev", "emulator,id=tpm0,chardev=tpm"]
+        return [*tpm, "-device", "tpm-tis,tpmdev=tpm0"]
 
 
 def stop(process: subprocess.Popen) -> None:

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A fleet without machines: each node is a directory, and its BMC is the emulator of sushy-tools.
 
-Everything that a playbook talks to is real, except the boot: a system that is reset boots the image to which its script
-in the boot server's store leads, unless ``fates`` says otherwise.
+Everything that a playbook talks to is real, except the boot: a system that is reset boots the image that the statement
+in the boot server's store names, unless ``fates`` says otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import time
 import uuid
 from pathlib import Path
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import boot_words
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 ENTER = """\
@@ -33,6 +34,8 @@ if [ -e "$1/boot.json" ]; then cp "$1/boot.json" /run/sailloft/boot.json; fi
 awk -v now="$(date +%s.%N)" '{ printf "%.2f 0.00\\n", now - $1 }' "$1/started" > /run/uptime
 mount --bind /run/uptime /proc/uptime
 mount --bind "$1/cmdline" /proc/cmdline
+# This machine's host key is none of the node's.
+if [ -d /etc/ssh ]; then mount -t tmpfs none /etc/ssh; fi
 mount --bind "$1/osrelease" /proc/sys/kernel/osrelease
 mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id
 PATH="$1/bin:$PATH" exec sh -c "$2"
@@ -55,7 +58,10 @@ def boot(fleet: Path, node: str) -> None:
     fates = json.loads((fleet / "fates.json").read_text())
     script = channels.node_scripts(store)[mac(node).replace(":", "-")]
     followed = channels.FOLLOWS.findall(script)
-    digest = channels.known(store, followed[0]).digest if followed else channels.PINS.findall(script)[0]
+    stated = statement.load(store.contents("nodes", statement.STATEMENT), "statement")
+    row = stated.nodes[mac(node)]
+    digest = row.image
+    assert (row.name, bool(row.channel)) == (node, bool(followed))
     fate = fates.get(f"{node} {digest}", "")
     with (fleet / "boots").open("a") as stream:
         stream.write(f"{node} {digest[:12]} {'channel' if followed else 'pin'}\n")
@@ -72,9 +78,7 @@ def boot(fleet: Path, node: str) -> None:
             "initrd=first-stage",
             *image.kernel_arguments,
             *node_arguments.split(),
-            f"sailloft.image={digest}",
-            f"sailloft.servers=http://127.0.0.1 sailloft.node={node} sailloft.report=",
-            f"BOOTIF=01-{mac(node).replace(':', '-')}",
+            *boot_words(digest, ",".join(row.servers), node, row.report, mac(node).replace(":", "-")),
         ]
     )
     report = {
@@ -84,11 +88,22 @@ def boot(fleet: Path, node: str) -> None:
         "name": image.name,
         "kernel": image.kernel.version,
         "arguments": line,
-        "layers": [{"name": layer.name, "sha256": layer.sha256, "verity": True} for layer in image.layers],
-        "server": "http://127.0.0.1",
+        "layers": [
+            {"name": layer.name, "sha256": layer.sha256, "verity": True, "root_sha256": layer.verity.root_sha256}
+            for layer in image.layers
+        ],
+        "server": row.servers[0],
         "writable_bytes": image.writable_mib << 20,
         "phases": [{"name": "network", "start_s": 0.5, "end_s": 1.5}, {"name": "layers", "start_s": 1.5, "end_s": 2}],
         "warnings": [],
+        "host_keys": [],
+        "mac": mac(node),
+        "statement": stated.sequence,
+        "rollback": "expiry",
+        "clock": "",
+        "report_url": row.report,
+        "servers": row.servers,
+        "nics": row.nics,
     }
     (folder / "boot.json").write_text(json.dumps(report))
     (folder / "cmdline").write_text(line + "\n")

@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
+from build_host import make_keys
 from fleet_machines import ENTER, boot, mac, make_node, start_bmc, system
 from image_samples import Sample
 from playing import ANSIBLE, ansible_playbook
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -39,6 +41,7 @@ class Fleet:
         self.nodes = nodes
         self.servers = {"boot01": {"ansible_connection": "local"}}
         self.store = Store(str(folder / "store"))
+        make_keys(folder / "keys")
         (folder / "enter").write_text(ENTER)
         self.fate({})
         for sample in (OLD, NEW):
@@ -46,6 +49,11 @@ class Fleet:
         channels.promote(self.store, "stable", OLD.digest)
         rows = [{"name": node, "mac": mac(node), "channel": "stable", "servers": URLS} for node in nodes]
         ensure(self.store, rows, False)
+        terms = issue.Terms(90, int(time.time()))
+        stable = [{"name": "stable", "digest": OLD.digest}]
+        served = {"host": "boot01", "channels": stable, "images": [], "statement": 0, "now_s": terms.now_s}
+        key = issue.Key(str(folder / "keys" / "image.key"), str(folder / "keys" / "image.pub"))
+        issue.ensure(self.store, rows, [], [served], key, terms, False)
         for node in nodes:
             make_node(folder, node)
             boot(folder, node)
@@ -61,6 +69,8 @@ class Fleet:
             "ansible_python_interpreter": sys.executable,
             "node_boot_store_dir": self.store.path,
             "node_image_store_dir": self.store.path,
+            "node_image_signing_key": str(self.folder / "keys" / "image.key"),
+            "node_image_public_key": str(self.folder / "keys" / "image.pub"),
             "node_boot_server_urls": URLS,
             "proofs_path": str(self.folder / "proofs"),
             "node_boot_timeout_s": 6,

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifes
     digest,
     dump,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import FORMAT
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 SIGNATURE = b"untrusted comment: a signature\n"
@@ -35,7 +36,13 @@ class Sample:
     """An image whose layers have the given contents: ``Sample("gpu-node", base=b"...", gpu=b"...")``."""
 
     def __init__(
-        self, name: str, kernel: bytes = b"kernel", packages=(), arguments=("console=ttyS0",), **layers: bytes
+        self,
+        name: str,
+        kernel: bytes = b"kernel",
+        packages=(),
+        arguments=("console=ttyS0",),
+        knows=(FORMAT,),
+        **layers: bytes,
     ):
         self.contents = {}
 
@@ -49,7 +56,7 @@ class Sample:
             suite="bookworm",
             architecture="amd64",
             kernel=Kernel("6.1.0-31-cloud-amd64", blob(kernel), len(kernel)),
-            first_stage=FirstStage(blob(b"first stage"), len(b"first stage")),
+            first_stage=FirstStage(blob(b"first stage"), len(b"first stage"), tuple(knows)),
             kernel_arguments=tuple(arguments),
             writable_mib=1024,
             layers=tuple(

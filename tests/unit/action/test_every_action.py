@@ -35,7 +35,7 @@ REFUSED = {
     "ib_fabric_proof": "missing required arguments: blueprint, fabric, forwarding, links, path",
     "ib_plan": "missing required arguments: blueprint, fabric",
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
-    "node_image_proof": "missing required arguments: digest, manifest, name, path",
+    "node_image_proof": "missing required arguments: digest, mac, manifest, name, path, servers",
     "node_image_wait": "missing required arguments: since",
     "reached": UNSUPPORTED,
     "report": "missing required arguments: lines",
@@ -47,7 +47,15 @@ REFUSED = {
 CHECKED_BY_MODULE = (
     "gpu_host",
     "ib_fabric_info",
-    *("node_boot_hold", "node_boot_restart", "node_boot_scripts", "node_identity", "node_image", "node_image_keep"),
+    *(
+        "node_boot_hold",
+        "node_boot_restart",
+        "node_boot_scripts",
+        "node_boot_statement",
+        "node_identity",
+        "node_image",
+        "node_image_keep",
+    ),
     *("node_image_rollout", "roce_fabric_drift", "roce_fabric_proof", "roce_path_info", "roce_switch_config"),
     *("vsphere_gpu_vm", "vsphere_host_passthrough"),
 )

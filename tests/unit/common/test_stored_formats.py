@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, manifest, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
@@ -46,6 +46,10 @@ READERS = {
         lambda text: boot_report.load(text, "node"),
         lambda report: report.phases == (boot_report.Phase("network", 1, 2.5),),
     ),
+    "statement-1.json": (
+        lambda text: statement.load(text.encode(), "statement"),
+        lambda read: (read.sequence, read.nodes["52:54:00:aa:bb:01"].name) == (7, "bm01"),
+    ),
     "hold-1.json": (
         lambda text: holds.parse(text.encode(), "hold-0123abcd"),
         lambda hold: hold.scope == holds.Scope(("bm01", "bm02"), "stable"),
@@ -64,7 +68,7 @@ READERS = {
 
 # Objects whose keys are data.
 OPEN = (
-    *("causes", "hosts", "inputs", "distances", "interfaces"),
+    *("causes", "hosts", "nodes", "inputs", "distances", "interfaces"),
     *("checks", "values", "kept", "errors", "seconds_of"),
     *("versions", "gpu_settings", "accepted", "settings"),
 )

@@ -32,6 +32,7 @@ MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py") if "\n
 SECRETS = {
     "netbox_links_info": ["netbox_token"],
     "node_boot_restart": ["bmc.password"],
+    "node_boot_statement": ["signing_password"],
     "node_health_info": ["bmcs.password"],
     "node_identity": ["nodes.secrets.content", "signing_password"],
     "node_image": ["signing_password"],
@@ -118,6 +119,10 @@ REFUSED = {
         {"expected": "{}"},
         "node_health: expected: not a list of what a node must have: its format is None, "
         "expected 'sailloft-health-expected/1'; write it again with the role node_health",
+    ),
+    "node_boot_statement": (
+        {**STORE, **KEYS, "nodes": [], "stores": [], "days": 0},
+        "node_boot_statement_days: 0 is not a number of days; give 1 to 3650",
     ),
     "node_identity": ({**STORE, **KEYS, "nodes": []}, NO_STORE),
     "node_identity_approval": (

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/reimage.yml on a fleet in which everything but the boot is real (fleet_machines.py)."""
+"""playbooks/reimage.yml and node_scripts.yml on a fleet in which all but the boot is real (fleet_machines.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fleet_machines import boot, mac
 from fleet_site import NEW, OLD, URLS, needs_root
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, statement
 
 pytestmark = [needs_root, pytest.mark.fleet]
 
@@ -66,3 +66,30 @@ def test_a_node_that_cannot_report_is_reimaged(fleet):
     status, output = fleet.play("reimage.yml", "-l", "bm02")
     assert status == 0, output
     assert fleet.boots() == ["bm02 old channel"] * 2
+
+
+def stated(store):
+    return statement.load(store.contents("nodes", statement.STATEMENT), "statement")
+
+
+def test_a_limited_run_states_only_its_nodes_on_all_servers_and_a_second_one_changes_nothing(fleet):
+    second = fleet.add_server("boot02")
+    before = stated(fleet.store)
+    pin = {"node_boot_image": {"digest": NEW.digest}}
+    status, output = fleet.play("node_scripts.yml", "-l", "bm02", "--check", "--diff", **pin)
+    assert status == 0, output
+    assert f'+      "image": "{NEW.digest}"' in output
+    assert stated(fleet.store) == before
+    status, output = fleet.play("node_scripts.yml", "-l", "bm02", **pin)
+    assert status == 0, output
+    after = stated(fleet.store)
+    assert (after.sequence > before.sequence, stated(second)) == (True, after)
+    changed = [row.name for address, row in after.nodes.items() if row != before.nodes[address]]
+    assert (changed, after.nodes[mac("bm02")].image, after.nodes[mac("bm01")].image) == (
+        ["bm02"],
+        NEW.digest,
+        OLD.digest,
+    )
+    status, output = fleet.play("node_scripts.yml", "-l", "bm02", **pin)
+    assert (status, "changed=0" in output) == (0, True), output
+    assert stated(fleet.store) == after

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import FirstStage, Manifest, Package
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, SIGNATURE, Store
 
@@ -55,7 +55,7 @@ def publish(
         suite=lowest.suite,
         architecture=lowest.architecture,
         kernel=brought.kernel,
-        first_stage=FirstStage(sha256_of(stage), stage.stat().st_size),
+        first_stage=FirstStage(sha256_of(stage), stage.stat().st_size, (statement.FORMAT,)),
         kernel_arguments=image.kernel_arguments,
         writable_mib=image.writable_mib,
         layers=tuple(part.entry for part in parts),

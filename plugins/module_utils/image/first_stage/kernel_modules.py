@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The kernel modules that the first stage needs, from an image's root: drivers of NICs, and modules to mount layers."""
+"""The kernel modules that the first stage needs, from an image's root: for NICs, TPMs and mounts."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ BUSES = ("virtio_pci", "virtio_mmio", "hv_vmbus", "af_packet")
 MOUNTING = ("loop", "squashfs", "overlay")
 # dm-verity requests sha256 by name, so modules.dep does not list it as a dependency.
 VERITY = ("dm_mod", "dm_verity", "sha256_generic", "sha256_ssse3", "sha256_arm64", "sha2_ce")
+# TPMs, where their drivers are not built in.
+TPMS = ("tpm_tis", "tpm_crb", "tpm_tis_spi")
 
 FILE = re.compile(r"(?:.*/)?([^/]+)\.ko(?:\.(gz|xz|zst))?")
 
@@ -60,7 +62,7 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
             subject, f"has none of the network drivers {', '.join(NETWORK)}", "use a kernel package with all modules"
         )
 
-    paths = _closure([*NETWORK, *BUSES, *MOUNTING, *VERITY], dependencies, soft)
+    paths = _closure([*NETWORK, *BUSES, *MOUNTING, *VERITY, *TPMS], dependencies, soft)
     names = {module_name(path) for path in paths}
     place = f"lib/modules/{version}"
     files = [cpio.file(f"{place}/{plain(path)}", _unpacked(inside(root, f"{folder}/{path}", True))) for path in paths]

@@ -20,11 +20,12 @@ REBOOT = "boot the node with its image's boot.ipxe"
 
 @dataclass(frozen=True)
 class BootedLayer:
-    """A layer as it was mounted; ``verity``: whether every read of it is verified."""
+    """A layer as it was mounted; ``verity``: whether every read of it is verified, against ``root_sha256``."""
 
     name: str
     sha256: str
     verity: bool
+    root_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class BootReport:
 
     ``arguments`` is the kernel's whole command line; ``host_keys`` are the public SSH host keys that the first stage
     made; ``warnings`` are sentences.
+
+    ``statement`` is the sequence of the statement that named the image, 0 if the first stage knows none. From it are
+    ``node``, ``servers``, ``report_url`` and ``nics`` (lines as in ``boot_script.nic_lines``); ``mac`` is the address
+    that booted. ``rollback`` is what protects against older statements, "TPM" or "expiry"; ``clock`` is a sentence
+    about a wrong clock, or empty.
     """
 
     node: str
@@ -57,6 +63,13 @@ class BootReport:
     phases: tuple[Phase, ...]
     warnings: tuple[str, ...]
     host_keys: tuple[str, ...] = ()
+    mac: str = ""
+    statement: int = 0
+    rollback: str = ""
+    clock: str = ""
+    report_url: str = ""
+    servers: tuple[str, ...] = ()
+    nics: tuple[str, ...] = ()
 
 
 def load(text: str, subject: str) -> BootReport:

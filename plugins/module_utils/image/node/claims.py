@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_report import PATH
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import FORMAT
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
-# The layers of the proof: claims about the image, the kernel, the image's layers, the services and the health check.
+# The layers of the proof: claims about the image, the kernel, the image's layers, the services and the health check;
+# boot_claims has those about the boot.
 IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "services", "health"
 
 
@@ -23,18 +27,20 @@ class Expected:
     """The image and settings that a node should run.
 
     ``digest`` comes from the node's pin or from ``channel`` (empty for a pin); ``manifest`` is the manifest of this
-    digest; ``kernel_arguments`` are the node's own; ``may_fail`` are units whose failure the inventory expects.
+    digest; ``plan`` is what the inventory says about the boot; ``kernel_arguments`` are the
+    node's own; ``may_fail`` are units whose failure the inventory expects.
     """
 
     digest: str
     manifest: Manifest
+    plan: NodePlan
     channel: str = ""
     kernel_arguments: tuple[str, ...] = ()
     may_fail: tuple[str, ...] = ()
 
     @classmethod
     def of_text(
-        cls, digest: str, text: str, channel: str, kernel_arguments: list[str], may_fail: list[str]
+        cls, digest: str, text: str, plan: NodePlan, channel: str, kernel_arguments: list[str], may_fail: list[str]
     ) -> Expected:
         """Build an instance from the text of manifest.json. Raises ImageError if the text does not match ``digest``."""
         data = text.encode()
@@ -43,7 +49,7 @@ class Expected:
             reason = f"its manifest has the digest {actual}"
             raise ImageError(f"image {digest}", reason, "publish the image to the boot servers again")
         parsed = manifest.load(data, f"image {digest}")
-        return cls(digest, parsed, channel, tuple(kernel_arguments), tuple(may_fail))
+        return cls(digest, parsed, plan, channel, tuple(kernel_arguments), tuple(may_fail))
 
     @property
     def arguments(self) -> list[str]:
@@ -72,6 +78,7 @@ def prove(name: str, expected: Expected, seen: Seen) -> Proof:
     """Return the proof of the node ``name``. Raises ProofError if the name is not a valid file name."""
     title = f"Node {name} runs the image {expected.manifest.name}"
     claims = [*_image(expected, seen.state), *_kernel(expected, seen.state), *_layers(expected, seen.state)]
+    claims += boot_claims.claims(name, expected.digest, expected.manifest, expected.plan, seen.state)
     claims += _services(expected, seen.state)
     if seen.gate:
         claims.append(_gate(seen.gate))
@@ -81,24 +88,9 @@ def prove(name: str, expected: Expected, seen: Seen) -> Proof:
 def _image(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     by = f"the channel {expected.channel}" if expected.channel else "its pin"
     reason = state.get("reason", "")
-    report = state.get("report") or {}
-    # Without a report there is nothing to compare the command line with.
-    booted = _argument(state.get("command_line"), "sailloft.image=") if report.get("image") else None
     return [
-        compare(IMAGE, f"the node runs the image that {by} names", expected.digest, state.get("image"), PATH, reason),
-        # The kernel's command line names the image that the first stage should boot; the report must name the same.
-        compare(
-            IMAGE,
-            "the kernel's command line names the image of the report",
-            f"sailloft.image={report.get('image', expected.digest)}",
-            booted,
-            "/proc/cmdline",
-        ),
+        compare(IMAGE, f"the node runs the image that {by} names", expected.digest, state.get("image"), PATH, reason)
     ]
-
-
-def _argument(command_line: str | None, start: str) -> str | None:
-    return next((word for word in (command_line or "").split() if word.startswith(start)), None)
 
 
 def _kernel(expected: Expected, state: dict[str, Any]) -> list[Claim]:
@@ -141,6 +133,9 @@ def _layers(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     for layer in expected.manifest.layers:
         name, seen = layer.name, by_name.get(layer.name, {})
         claims.append(compare(LAYER, f"layer {name} has its digest", layer.sha256, seen.get("sha256"), PATH))
+        if FORMAT in expected.manifest.first_stage.knows:
+            root = f"layer {name} has its root hash"
+            claims.append(compare(LAYER, root, layer.verity.root_sha256, seen.get("root_sha256"), PATH))
         verity = f"every read of layer {name} is verified against its digest (dm-verity)"
         if state.get("verity_possible") is False and not seen.get("verity"):
             claims.append(not_applicable(LAYER, verity, True, PATH, "the kernel has no dm-verity", seen.get("verity")))

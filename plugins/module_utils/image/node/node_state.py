@@ -46,6 +46,9 @@ def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
         "kernel": kernel,
         "command_line": command_line,
         "arguments": requested_arguments(command_line),
+        "boot_arguments": [word for word in command_line.split() if _OF_THE_BOOT.fullmatch(word)],
+        "host_key": _host_key(root),
+        "has_identity": os.path.exists(os.path.join(root, "usr/lib/sailloft/identity")),
         "verity_possible": _has_verity(root, kernel),
         "systemd": {"state": state, **times},
         "failed_units": _failed_units(subject, run),
@@ -73,6 +76,14 @@ def _report(subject: str, root: str) -> tuple[dict[str, Any] | None, str]:
 def _read(root: str, path: str) -> str:
     with open(os.path.join(root, path), encoding="utf-8", errors="replace") as stream:
         return stream.read()
+
+
+def _host_key(root: str) -> str:
+    """Return type and key of the node's Ed25519 host key, empty if it has none."""
+    try:
+        return " ".join(_read(root, "etc/ssh/ssh_host_ed25519_key.pub").split()[:2])
+    except OSError:
+        return ""
 
 
 def _has_verity(root: str, kernel: str) -> bool:

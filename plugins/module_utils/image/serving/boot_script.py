@@ -36,8 +36,9 @@ MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
 # IFNAMSIZ of linux/if.h is 16 with the closing NUL. dnsmasq and systemd-networkd read '*' as a pattern.
 INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 DHCP = "dhcp"
-# The first stage reads the script's lines about NICs only if the command line has this.
+# First stages that know no statement read the script's lines about NICs if the command line has this.
 NICS_ARGUMENT = "sailloft.nics=1"
+INITRD = "initrd=first-stage"
 # The scripts set the first stage's own arguments. This is the only one of them that a node may set.
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
 SECONDS = re.compile(r"[1-9][0-9]{0,8}")
@@ -56,12 +57,8 @@ TIMEOUT_MS = 20000
 def image_script(manifest: Manifest, digest: str) -> str:
     """Return the text of an image's boot.ipxe. Raises ImageError."""
     checked_digest(digest, f"image {manifest.name}")
-    arguments = " ".join(manifest.kernel_arguments)
-    settings = (
-        f"sailloft.image={digest} sailloft.servers=${{servers}} sailloft.node=${{node}} sailloft.report=${{report}} "
-        "BOOTIF=01-${mac:hexhyp}"
-    )
-    kernel_arguments = " ".join(part for part in ("initrd=first-stage", arguments, "${node_args}", settings) if part)
+    settings = boot_words(digest, "${servers}", "${node}", "${report}", "${mac:hexhyp}")
+    kernel_arguments = " ".join((INITRD, *manifest.kernel_arguments, "${node_args}", *settings))
     return f"""#!ipxe
 # image {manifest.name}, {manifest.distribution} {manifest.suite}, kernel {manifest.kernel.version}
 echo ${{node}}: image {manifest.name} {digest}
@@ -72,6 +69,12 @@ boot || goto failed
 imgfree
 exit 1
 """
+
+
+def boot_words(digest: str, servers: str, node: str, report: str, mac: str) -> list[str]:
+    """Return the words of the command line for the first stage; ``servers`` with commas, ``mac`` with hyphens."""
+    values = (f"image={digest}", f"servers={servers}", f"node={node}", f"report={report}")
+    return [*(f"sailloft.{value}" for value in values), f"BOOTIF=01-{mac}"]
 
 
 def target_path(channel: str | None, digest: str | None, subject: str) -> str:
@@ -157,6 +160,15 @@ def nic_lines(nics: Sequence[Mapping[str, Any]], subject: str) -> list[str]:
             raise ImageError(shown, "is listed twice", "give each NIC one address")
         lines[key] = " ".join(filter(None, (key, *_addresses(address, gateway, shown))))
     return list(lines.values())
+
+
+def stated_nics(mac: str, nics: Sequence[Mapping[str, Any]], subject: str) -> list[str]:
+    """Return the lines about all NICs that the booted node configures; ``mac``, with colons, is of the one that boots.
+
+    That one uses DHCP unless it is among ``nics``. Raises ImageError.
+    """
+    lines = nic_lines(nics, subject)
+    return lines if any(line.split()[0] == mac for line in lines) else [f"{mac} {DHCP}", *lines]
 
 
 def _addresses(address: Any, gateway: Any, subject: str) -> tuple[str, str]:

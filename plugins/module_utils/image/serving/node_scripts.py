@@ -22,25 +22,49 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_
     node_script,
     target_path,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.channels import SUFFIX
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import CHANNELS, NODES, Store
 
 # The line in which boot_script.node_script writes the node's name.
 OWNER = re.compile(r"^set node (\S+)$", re.MULTILINE)
+_TEXTS = {"type": "list", "elements": "str", "default": []}
+_NIC = {key: {"type": "str", "required": key == "address"} for key in ("mac", "name", "address", "gateway")}
+# The options of the modules for the nodes of a run.
+OPTIONS: dict[str, Any] = {
+    "channels_to_come": _TEXTS,
+    "removed": _TEXTS,
+    "nodes": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "name": {"type": "str", "required": True},
+            "mac": {"type": "str", "required": True},
+            "channel": {"type": "str"},
+            "digest": {"type": "str"},
+            "kernel_arguments": _TEXTS,
+            "servers": {"type": "list", "elements": "str", "required": True},
+            "report": {"type": "str", "default": ""},
+            "nics": {"type": "list", "elements": "dict", "default": [], "options": _NIC},
+        },
+    },
+}
 
 
 @dataclass(frozen=True)
 class Change:
     """Scripts by file name without the suffix: all before the change, those to write, and those to remove.
 
-    ``others`` are the names of nodes whose scripts exist and were not requested.
+    ``others`` are the names of nodes whose scripts exist and were not requested. ``stated``: whether the statement
+    is another one.
     """
 
     before: Mapping[str, str]
     written: Mapping[str, str]
     removed: tuple[str, ...]
     others: tuple[str, ...]
+    stated: bool = False
 
 
 def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -74,8 +98,11 @@ def ensure(
     removed: Sequence[str] = (),
     channels_to_come: Sequence[str] = (),
     hold: str = "",
+    stated: bytes = b"",
 ) -> Change:
     """Put the scripts of ``nodes`` into the store, and remove those of the nodes named in ``removed``.
+
+    ``stated`` is the file of the signed statement that has them, which is put there first; empty for none.
 
     A node that follows one of ``channels_to_come`` has no script until the store has the channel. If a node's MAC
     address changed, its script under the old one is removed. ``hold`` is that of this run. Raises ImageError before
@@ -106,20 +133,26 @@ def ensure(
         for node in nodes:
             mac = checked_mac(node["mac"], "")
             if mac in owners and owners[mac] not in ours:
-                raise ImageError(
-                    f"node {node['name']}",
-                    f"the script of its MAC address {mac} belongs to node {owners[mac] or '(none)'}",
-                    "correct node_boot_mac, run for both nodes, or, if that node is gone, name it in node_boot_removed",
-                )
+                raise of_another_node(node["name"], mac, owners[mac] or "(none)")
         change = Change(
             before=old_scripts,
             written={mac: text for mac, text in sorted(scripts.items()) if old_scripts.get(mac) != text},
             removed=tuple(sorted(mac for mac in old_scripts if owners[mac] in ours and mac not in scripts)),
             others=tuple(sorted({owner for owner in owners.values() if owner and owner not in ours})),
+            stated=bool(stated) and statement.put(store, stated, check),
         )
         if not check and (change.written or change.removed):
             _apply(store, change)
     return change
+
+
+def of_another_node(name: str, mac: str, owner: str) -> ImageError:
+    """Return the error for a node whose MAC address the store has for another node."""
+    return ImageError(
+        f"node {name}",
+        f"the script of its MAC address {mac} belongs to node {owner}",
+        "correct node_boot_mac, run for both nodes, or, if that node is gone, name it in node_boot_removed",
+    )
 
 
 def _owner(script: str) -> str:

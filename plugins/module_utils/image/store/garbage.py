@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import sync_directory, temporary_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, IMAGES, Store
 
 
@@ -41,6 +41,9 @@ def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[s
     for node, script in channels.node_scripts(store).items():
         for digest in channels.PINS.findall(script):
             reasons_by_digest.setdefault(digest, []).append(f"node {node}")
+    stated = statement.read(store)
+    for row in stated.nodes.values() if stated else ():
+        reasons_by_digest.setdefault(row.image, []).append("statement")
     for name, digest in store.currents().items():
         reasons_by_digest.setdefault(digest, []).append(f"last build of {name}")
     for digest in keep:

@@ -34,10 +34,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class FirstStage:
-    """The initramfs, a blob of ``size_bytes`` bytes."""
+    """The initramfs, a blob of ``size_bytes`` bytes; ``knows`` are the formats by which it boots, besides manifests."""
 
     sha256: str
     size_bytes: int
+    knows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

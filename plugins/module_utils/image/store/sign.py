@@ -53,7 +53,7 @@ def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -
 
 
 def sign_by_command(data: bytes, command: Sequence[str], public_key: str) -> bytes:
-    """Return the signature that a command of the site prints for a manifest on its standard input. Raises ImageError.
+    """Return the signature that a command of the site prints for its standard input. Raises ImageError.
 
     So the key can be in another machine: a security module, a vault.
     """

@@ -16,21 +16,35 @@ from image_samples import Sample
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.action import node_image_proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import INITRD, boot_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 
-IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
-OTHER = Sample("gpu-node", base=b"base", gpu=b"driver 2")
+IMAGE = Sample("gpu-node", knows=(), base=b"base", gpu=b"driver")
+OTHER = Sample("gpu-node", knows=(), base=b"base", gpu=b"driver 2")
+MAC, SERVER = "52:54:00:00:00:01", "http://10.9.0.1"
 
 
 def state(image=IMAGE):
     """Return the result of node_image_info on a node that runs the image."""
     manifest = image.manifest
-    line = " ".join([*manifest.kernel_arguments, f"sailloft.image={image.digest}"])
+    words = [INITRD, *boot_words(image.digest, SERVER, "bm01", "", MAC.replace(":", "-"))]
+    line = " ".join([words[0], *manifest.kernel_arguments, *words[1:]])
     layers = [{"name": layer.name, "sha256": layer.sha256, "verity": True} for layer in manifest.layers]
+    report = {
+        "node": "bm01",
+        "name": manifest.name,
+        "kernel": manifest.kernel.version,
+        "arguments": line,
+        "host_keys": [],
+    }
+    report |= {"image": image.digest, "layers": layers, "writable_bytes": manifest.writable_mib << 20, "warnings": []}
     return {
         "image": image.digest,
         "reason": "",
-        "report": {"image": image.digest, "layers": layers},
+        "report": report,
+        "boot_arguments": words,
+        "host_key": "",
+        "has_identity": False,
         "boot_id": "1",
         "kernel": manifest.kernel.version,
         "command_line": line,
@@ -49,6 +63,8 @@ class Proof(node_image_proof.ActionModule):
             "path": str(folder),
             "name": "bm01",
             "digest": IMAGE.digest,
+            "mac": MAC,
+            "servers": [SERVER],
             "manifest": manifests.dump(IMAGE.manifest).decode(),
             **given,
         }

@@ -42,8 +42,8 @@ def test_the_inventory_says_how_many_supplies_there_are_and_which_checks_are_off
     assert [(each.check, each.seen, each.expected) for each in few.faults] == [
         ("bmc_power_supplies", "1", "at least 2")
     ]
-    off = {"bmc_power_input": {"off": "one feed only"}}
-    assert faults(asked(server, new({"Bay1": GOOD, "Bay2": LOST}), off)) == []
+    disabled = {"bmc_power_input": {"disabled": "one feed only"}}
+    assert faults(asked(server, new({"Bay1": GOOD, "Bay2": LOST}), disabled)) == []
 
 
 def test_a_bmc_that_refuses_is_a_fault_with_the_reason_and_without_the_account(server):

@@ -11,12 +11,14 @@ from image_samples import Sample, refused
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report, claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_claims, boot_report, claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen
 
 IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
 BASE, GPU = IMAGE.manifest.layers
 TEXT = IMAGE.bytes.decode()
+PLAN = NodePlan("52:54:00:00:00:01", ("http://10.9.0.1",))
 REPORT = {
     "format": "sailloft-boot/1",
     "node": "bm01",
@@ -24,7 +26,10 @@ REPORT = {
     "name": "gpu-node",
     "kernel": "6.1",
     "arguments": "quiet",
-    "layers": [{"name": layer.name, "sha256": layer.sha256, "verity": True} for layer in (BASE, GPU)],
+    "layers": [
+        {"name": layer.name, "sha256": layer.sha256, "verity": True, "root_sha256": layer.verity.root_sha256}
+        for layer in (BASE, GPU)
+    ],
     "server": "http://10.9.0.1",
     "writable_bytes": 0,
     "phases": [{"name": "network", "start_s": 1, "end_s": 2.5}],
@@ -46,7 +51,9 @@ FULL = {
 def test_a_report_is_read():
     found = boot_report.load(json.dumps(REPORT), "node bm01")
     assert (found.node, found.image, found.writable_bytes, found.warnings) == ("bm01", IMAGE.digest, 0, ("slow",))
-    assert found.layers == tuple(boot_report.BootedLayer(each.name, each.sha256, True) for each in (BASE, GPU))
+    assert found.layers == tuple(
+        boot_report.BootedLayer(each.name, each.sha256, True, each.verity.root_sha256) for each in (BASE, GPU)
+    )
     assert found.phases == (boot_report.Phase("network", 1.0, 2.5),)
 
 
@@ -75,25 +82,29 @@ def test_text_that_is_not_json_is_refused(text):
 
 
 def test_a_manifest_of_another_digest_is_refused_with_the_remedy():
-    assert refused(Expected.of_text, "0" * 64, TEXT, "", [], []) == Mentions("0" * 64, IMAGE.digest)
-    assert refused(Expected.of_text, claims.manifest.digest(b"{}"), "{}", "", [], []).startswith(
+    assert refused(Expected.of_text, "0" * 64, TEXT, PLAN, "", [], []) == Mentions("0" * 64, IMAGE.digest)
+    assert refused(Expected.of_text, claims.manifest.digest(b"{}"), "{}", PLAN, "", [], []).startswith(
         f"image {claims.manifest.digest(b'{}')}: not a manifest"
     )
 
 
 def proof(state, gate=None, channel="stable", may_fail=()):
-    expected = Expected.of_text(IMAGE.digest, TEXT, channel, ["debug"], [*may_fail])
+    expected = Expected.of_text(IMAGE.digest, TEXT, PLAN, channel, ["debug"], [*may_fail])
     return claims.prove("bm01", expected, Seen(state, gate))
 
 
 def rows(found):
-    return [(claim.layer, claim.claim, claim.wanted, claim.seen, claim.holds, claim.source) for claim in found.claims]
+    """Return the claims but those about the boot (test_boot_claims.py)."""
+    return [
+        (claim.layer, claim.claim, claim.wanted, claim.seen, claim.holds, claim.source)
+        for claim in found.claims
+        if claim.layer != boot_claims.BOOT
+    ]
 
 
 def test_the_proof_of_a_whole_node_has_these_claims():
     found = proof(FULL, Gate("check", True, "fine"))
     report, verity = "/run/sailloft/boot.json", "every read of layer {} is verified against its digest (dm-verity)"
-    named = f"sailloft.image={IMAGE.digest}"
     kernel, arguments = IMAGE.manifest.kernel.version, ["console=ttyS0", "debug"]
     assert found.title == "Node bm01 runs the image gpu-node"
     assert rows(found) == [
@@ -104,14 +115,6 @@ def test_the_proof_of_a_whole_node_has_these_claims():
             IMAGE.digest,
             True,
             report,
-        ),
-        (
-            "image",
-            "the kernel's command line names the image of the report",
-            named,
-            named,
-            True,
-            "/proc/cmdline",
         ),
         ("kernel", "the kernel is that of the image", kernel, kernel, True, "/proc/sys/kernel/osrelease"),
         (
@@ -131,8 +134,10 @@ def test_the_proof_of_a_whole_node_has_these_claims():
             report,
         ),
         ("image_layers", "layer base has its digest", BASE.sha256, BASE.sha256, True, report),
+        *[("image_layers", "layer base has its root hash", *[BASE.verity.root_sha256] * 2, True, report)],
         ("image_layers", verity.format("base"), True, True, True, report),
         ("image_layers", "layer gpu has its digest", GPU.sha256, GPU.sha256, True, report),
+        *[("image_layers", "layer gpu has its root hash", *[GPU.verity.root_sha256] * 2, True, report)],
         ("image_layers", verity.format("gpu"), True, True, True, report),
         (
             "services",
@@ -153,10 +158,9 @@ def test_a_pinned_node_has_a_claim_about_its_pin():
 
 def test_a_node_that_does_not_answer_has_no_seen_values():
     found = proof({"reason": "no route to host"})
-    assert [claim.seen for claim in found.claims] == [None] * 11
+    assert {claim.seen for claim in found.claims} == {None}
     assert not any(claim.holds for claim in found.claims)
     assert found.claims[0].reason == "no route to host"
-    assert found.claims[1].wanted == f"sailloft.image={IMAGE.digest}"
 
 
 def test_the_units_that_may_fail_are_named_and_not_seen():

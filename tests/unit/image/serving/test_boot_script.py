@@ -308,12 +308,19 @@ REPORT_DATA = {
     "name": "gpu-node",
     "kernel": "6.1",
     "arguments": "quiet",
-    "layers": [{"name": "base", "sha256": "b" * 64, "verity": True}],
+    "layers": [{"name": "base", "sha256": "b" * 64, "verity": True, "root_sha256": "c" * 64}],
     "server": "http://10.9.0.1",
     "writable_bytes": 1024,
     "phases": [{"name": "network", "start_s": 1, "end_s": 2.5}],
     "warnings": [],
     "host_keys": ["ssh-ed25519 AAAA"],
+    "mac": "52:54:00:aa:bb:01",
+    "statement": 7,
+    "rollback": "TPM",
+    "clock": "",
+    "report_url": "",
+    "servers": ["http://10.9.0.1"],
+    "nics": ["52:54:00:aa:bb:01 dhcp"],
 }
 
 

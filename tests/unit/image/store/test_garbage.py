@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from image_samples import Sample, refuses, require_whole, tree
 from kills import kills
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 # All have the same name, so "current" refers only to the last of them; they share the base.
@@ -41,6 +41,18 @@ def paths(*samples):
     others = set().union(*(sample.contents for sample in IMAGES if sample not in samples))
     own = set().union(*(sample.contents for sample in samples)) - others
     return sorted([*(f"images/{sample.digest}" for sample in samples), *(f"blobs/{name}" for name in own)])
+
+
+def test_an_image_that_the_statement_still_names_stays(store):
+    """The channel has moved, and no run has signed that yet."""
+    node = statement.StatedNode("bm01", IMAGES[0].digest, ("http://10.9.0.1",), (), "stable")
+    stated = statement.Statement(7, "2026-11-28T01:00:00Z", "2027-02-26T01:00:00Z", {"52:54:00:aa:bb:01": node})
+    script(store, "aa", "chain ../channels/stable.ipxe")
+    Path(statement.path_of(store)).write_bytes(statement.dump(stated))
+    assert garbage.reasons(store, [], 1)[IMAGES[0].digest] == ["statement"]
+    # It is read before the run that replaces it, so one that cannot be read must not end that.
+    Path(statement.path_of(store)).write_bytes(b"?")
+    assert IMAGES[0].digest not in garbage.reasons(store, [], 1)
 
 
 def test_referenced_images_are_kept_with_their_reasons(store):

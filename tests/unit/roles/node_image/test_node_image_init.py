@@ -185,8 +185,11 @@ def test_an_init_that_cannot_be_started_fails_before_the_root_is_switched(tmp_pa
 def test_the_report_of_the_first_stage_is_read_back(tmp_path):
     script = """
         begin one; begin two; begin ''
+        sequence=7 rollback=TPM servers='http://a
+http://b' nics='52:54:00:aa:bb:01 dhcp
+ens1 10.1.0.5/24'
         image_name=i writable_mib=2 layer_server=http://a
-        layers_json='{"name": "base", "sha256": "%s", "verity": false}'
+        layers_json='{"name": "base", "sha256": "%s", "root_sha256": "%s", "verity": false}'
         warn 'output "so"' >$folder/out; warn 'a \\ b' >$folder/out
         write_report
     """.replace("%s", DIGEST)
@@ -196,6 +199,8 @@ def test_the_report_of_the_first_stage_is_read_back(tmp_path):
     assert report.warnings == ('output "so"', "a \\ b")
     assert [phase.name for phase in report.phases] == ["one", "two"]
     assert (report.writable_bytes, report.layers[0].verity) == (2 << 20, False)
+    assert (report.statement, report.rollback, report.servers) == (7, "TPM", ("http://a", "http://b"))
+    assert report.nics == ("52:54:00:aa:bb:01 dhcp", "ens1 10.1.0.5/24")
     assert json.loads(output)["kernel"] == report.kernel
 
 
@@ -282,20 +287,6 @@ def test_each_nic_is_configured_for_network_manager(tmp_path):
 def test_an_image_without_a_network_service_is_warned_about(tmp_path):
     script = f"new_root={tmp_path} mac={MAC} nics='{MAC} dhcp'; configure_network; echo \"$warnings\""
     assert "neither NetworkManager nor systemd-networkd" in shell(tmp_path, script, BOOTIF)
-
-
-def test_the_nics_are_those_of_the_nodes_own_script(tmp_path, serve, monkeypatch):
-    """The first server has the script of another node under this MAC address."""
-    scripts = [f"#!ipxe\n# nic ens{at}np0 10.1.0.{at}/24\nset node n{at}\n".encode() for at in (2, 1)]
-    urls = [serve(Behaviour(text)) for text in scripts]
-    output = shell(tmp_path, f"servers='{' '.join(urls)}'; fetch_nics; echo \"$nics\"", f"{BOOTIF} sailloft.nics=1")
-    assert "nodes/52-54-00-aa-bb-01.ipxe" in output
-    assert "REFUSED" in output
-    assert output.endswith(f"{MAC} dhcp\nens1np0 10.1.0.1/24\n")
-
-
-def test_without_lines_about_nics_nothing_is_fetched(tmp_path):
-    assert shell(tmp_path, 'servers=; fetch_nics; echo "$nics"', BOOTIF).strip() == f"{MAC} dhcp"
 
 
 def test_a_host_key_is_made_unless_the_node_has_an_identity(tmp_path):

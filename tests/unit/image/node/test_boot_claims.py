@@ -1,0 +1,233 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The proof notices each alteration of a boot, one at a time, and fails no node for a wrong clock or a missing TPM."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import fields, replace
+
+import pytest
+from first_stage import INIT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from image_samples import Sample
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_claims, boot_report, node_state
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Seen, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import boot_words
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+
+IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver", arguments=("console=ttyS0", "quiet"))
+MAC, KEY = "52:54:00:00:00:01", "ssh-ed25519 AAAA"
+SERVERS = ("http://10.9.0.1", "http://10.9.0.2")
+REPORTS = "http://10.9.0.1/report"
+NICS = (f"{MAC} dhcp", "ens1 10.1.0.5/24")
+PLAN = NodePlan(MAC, SERVERS, REPORTS, NICS, 7)
+WORDS = boot_words(IMAGE.digest, ",".join(SERVERS), "bm01", REPORTS, MAC.replace(":", "-"))
+LINE = ["initrd=first-stage", *IMAGE.manifest.kernel_arguments, "own=1", "sailloft.nics=1", *WORDS]
+REPORT = {
+    "format": boot_report.FORMAT,
+    "node": "bm01",
+    "image": IMAGE.digest,
+    "name": "gpu-node",
+    "kernel": IMAGE.manifest.kernel.version,
+    "arguments": " ".join(LINE),
+    "layers": [
+        {"name": layer.name, "sha256": layer.sha256, "verity": True, "root_sha256": layer.verity.root_sha256}
+        for layer in IMAGE.manifest.layers
+    ],
+    "server": SERVERS[1],
+    "writable_bytes": IMAGE.manifest.writable_mib << 20,
+    "phases": [{"name": "network", "start_s": 1, "end_s": 2}],
+    "warnings": [],
+    "host_keys": [KEY],
+    "mac": MAC,
+    "statement": 7,
+    "rollback": "TPM",
+    "clock": "",
+    "report_url": REPORTS,
+    "servers": [*SERVERS[::-1]],
+    "nics": [*NICS],
+}
+# The times of phases are those of a clock that says nothing about what was booted.
+WITHOUT_CLAIM = {"phases"}
+
+
+def state(report=REPORT, line=LINE, **changes):
+    """Return what node_image_info reads of a node with this report and command line."""
+    text = " ".join(line)
+    whole = {
+        "image": report["image"],
+        "report": report,
+        "reason": "",
+        "kernel": IMAGE.manifest.kernel.version,
+        "command_line": text,
+        "arguments": node_state.requested_arguments(text),
+        "boot_arguments": [word for word in line if word not in node_state.requested_arguments(text)],
+        "verity_possible": True,
+        "systemd": {"state": "running"},
+        "failed_units": [],
+        "host_key": KEY,
+        "has_identity": False,
+    }
+    return {**whole, **changes}
+
+
+def proof(seen, plan=PLAN, image=IMAGE.manifest):
+    text = manifests.dump(image)
+    expected = Expected.of_text(manifests.digest(text), text.decode(), plan, "stable", ["own=1"], [])
+    return prove("bm01", expected, Seen(seen))
+
+
+def failed(seen, plan=PLAN):
+    return [claim.claim for claim in proof(seen, plan).claims if claim.holds is False]
+
+
+def test_the_proof_of_a_node_as_planned_holds_without_exception():
+    found = proof(state())
+    assert failed(state()) == []
+    assert found.counts.not_applicable == 0
+
+
+def test_every_field_of_the_report_is_altered_here():
+    names = {item.name for item in fields(boot_report.BootReport)}
+    assert set(REPORT) - {"format"} == names
+    assert {item.name for item in fields(boot_report.BootedLayer)} == set(REPORT["layers"][0])
+
+
+def altered(value):
+    """Return other values of the same type."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1 << 40, 0]
+    if isinstance(value, str):
+        return [f"{value}x", ""] if value else ["x"]
+    if value and isinstance(value[0], str):
+        return [[*value, "http://10.9.0.66"], value[:-1], [*value[:-1], value[-1] + "0"]]
+    return [["x"]]
+
+
+@pytest.mark.parametrize("name", sorted(set(REPORT) - {"format", "layers", "statement", "clock"} - WITHOUT_CLAIM))
+def test_each_altered_field_of_the_report_fails_the_proof(name):
+    for value in altered(REPORT[name]):
+        assert failed(state({**REPORT, name: value})), (name, value)
+
+
+@pytest.mark.parametrize("key", ["name", "sha256", "verity", "root_sha256"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_each_altered_field_of_a_layer_fails_the_proof(number, key):
+    for value in altered(REPORT["layers"][number][key]):
+        report = copy.deepcopy(REPORT)
+        report["layers"][number][key] = value
+        assert failed(state(report))
+
+
+def test_an_older_statement_than_the_boot_servers_fails_a_node_that_this_run_booted():
+    for sequence, booted, holds in ((6, True, False), (7, True, True), (8, True, True), (6, False, True)):
+        seen = state({**REPORT, "statement": sequence})
+        assert (failed(seen, replace(PLAN, booted=booted)) == []) == holds
+    assert failed(state({**REPORT, "statement": 0})) == [boot_claims.SEQUENCE]
+
+
+@pytest.mark.parametrize("number", range(len(LINE)))
+def test_each_altered_word_of_the_command_line_fails_the_proof(number):
+    word = LINE[number]
+    others = [[*LINE[:number], f"{word}0", *LINE[number + 1 :]], [*LINE[:number], word, word, *LINE[number + 1 :]]]
+    if word != "sailloft.nics=1":
+        others.append([*LINE[:number], *LINE[number + 1 :]])
+    for line in others:
+        # The report has the altered line too: the first stage runs after it.
+        assert failed(state({**REPORT, "arguments": " ".join(line)}, line)) or word == "sailloft.nics=1", line
+
+
+WORDS_OF_ATTACKS = (
+    *("init=/bin/sh", "rdinit=/bin/sh", "rd.break", "systemd.unit=rescue.target", "ima_appraise=off", "nvidia.x=1"),
+    *(
+        "sailloft.image=0",
+        "sailloft.servers=http://10.66.0.1",
+        "sailloft.reboot_after_s=5",
+        "BOOTIF=01-x",
+        "sailloft.x",
+    ),
+    *("initrd=other", "BOOT_IMAGE=x", "module.sig_enforce=0", "lockdown=none", "dm_verity.mode=log"),
+)
+EXTRA = st.sampled_from(WORDS_OF_ATTACKS) | st.from_regex(r"[a-z_.]{1,12}(=[!-~]{0,12})?", fullmatch=True).filter(
+    lambda word: word != "sailloft.nics=1"
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(EXTRA, st.integers(0, len(LINE)))
+def test_each_additional_word_fails_the_proof(word, place):
+    line = [*LINE[:place], word, *LINE[place:]]
+    assert failed(state({**REPORT, "arguments": " ".join(line)}, line))
+
+
+def test_a_command_line_that_the_first_stage_did_not_read_fails_the_proof():
+    assert failed(state({**REPORT, "arguments": "quiet"})) == ["the command line is the one that the first stage read"]
+
+
+def test_another_host_key_fails_and_that_of_an_identity_does_not_apply():
+    assert failed(state(host_key="ssh-ed25519 BBBB")) == ["the SSH host key is the one that the node has reported"]
+    assert failed(state({**REPORT, "host_keys": []}, host_key="")) == []
+    identity = state({**REPORT, "host_keys": []}, has_identity=True)
+    assert (failed(identity), proof(identity).counts.not_applicable) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rollback": "expiry"}, "rollback protection: expiry only"),
+        ({"rollback": "expiry", "warnings": ["the TPM does not keep it"]}, "the TPM does not keep it"),
+        ({"clock": "a clock is wrong: x", "warnings": ["a clock is wrong: x"]}, "a clock is wrong: x"),
+    ],
+)
+def test_a_missing_tpm_and_a_wrong_clock_are_named_and_fail_no_node(change, reason):
+    found = proof(state({**REPORT, **change}))
+    assert found.holds
+    assert reason in [claim.reason for claim in found.claims if claim.holds is None] or any(
+        reason in claim.reason for claim in found.claims
+    )
+
+
+def test_settings_that_changed_since_the_boot_are_named_and_fail_no_node():
+    plan = replace(PLAN, servers=("http://10.9.0.3",), nics=NICS[:1], report_url="", sequence=9)
+    found = [claim.claim for claim in proof(state(), plan).claims if claim.holds is None]
+    assert (failed(state(), plan), len(found)) == ([], 3)
+    assert len(failed(state(), replace(plan, booted=True))) == 4
+    assert len(failed(state(), replace(plan, sequence=7))) == 3
+
+
+def test_an_image_of_an_earlier_version_is_compared_without_a_statement():
+    image = replace(IMAGE.manifest, first_stage=replace(IMAGE.manifest.first_stage, knows=()))
+    digest = manifests.digest(manifests.dump(image))
+    line = [word.replace(IMAGE.digest, digest) for word in LINE]
+    old = {key: REPORT[key] for key in list(REPORT)[: list(REPORT).index("mac")]}
+    old |= {"image": digest, "arguments": " ".join(line)}
+    report = {**old, "layers": [{**layer, "root_sha256": ""} for layer in old["layers"]]}
+    found = proof(state(report, line), image=image)
+    assert found.holds
+    assert [claim.reason for claim in found.claims if claim.holds is None] == [boot_claims.NO_STATEMENT]
+    other = [*line, "sailloft.servers=http://10.66.0.1"]
+    assert not proof(state({**report, "arguments": " ".join(other)}, other), image=image).holds
+
+
+def test_each_warning_of_the_first_stage_is_harmless_or_fails_the_proof():
+    """The warnings of the script itself, by their first words."""
+    failing = (
+        "the image has neither",
+        "the command line names image",
+        "the command line names node",
+        "no SSH host key",
+    )
+    texts = re.findall(r'\bwarn "([^"$(]+)', INIT.read_text())
+    assert len(texts) >= 8
+    for text in texts:
+        report = {**REPORT, "warnings": [f"{text}(1 MiB) and writable overlay"]}
+        assert bool(failed(state(report))) == text.startswith(failing), text
+    assert json.loads(json.dumps(REPORT)) == REPORT
