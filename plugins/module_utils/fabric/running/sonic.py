@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
     DSCPS,
@@ -93,14 +95,23 @@ class _SonicReader:
         )
 
     def _check_lanes(self) -> None:
-        """Refuse two ports with one lane, such as Ethernet0 of 8 lanes and Ethernet1 of a former breakout."""
+        """Refuse two ports with one lane, such as Ethernet0 of 8 lanes and Ethernet1 of a former breakout.
+
+        Trident 3's SFP+ ports (Ethernet132 or 129) have lane 128 in their vendors' files, as Ethernet124 has.
+        """
         port_of_lane: dict[str, str] = {}
         for port in self.db.table("PORT"):
             for lane in self.db.texts("PORT", port, "lanes") or ():
                 other = port_of_lane.setdefault(lane, port)
-                if other != port:
+                if other != port and not any(map(self._is_beyond, (port, other), (other, port))):
                     cause = f"lane {lane} is also one of {other}'s"
                     raise self.db.refuse("PORT", port, cause, "set the breakout of one of both again")
+
+    def _is_beyond(self, port: str, other: str) -> bool:
+        """Return true for a port of one lane with a number after those of all parts that ``other`` can have."""
+        lanes, lanes_of_other = (self.db.texts("PORT", name, "lanes") or () for name in (port, other))
+        number, first = (int(re.sub(r"\D", "", name) or 0) for name in (port, other))
+        return len(lanes) == 1 and number >= first + len(lanes_of_other)
 
     def _port(self, port: str) -> PortQos:
         key = self.maps.get(port, port)

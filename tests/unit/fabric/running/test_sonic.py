@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from messages import raises
 from sonic_configs import PORTS, default_config, read, with_brackets
 from switches import switch
 
@@ -307,3 +308,14 @@ def test_json_numbers_and_booleans_are_read_as_text():
     config["PORT"]["Ethernet0"]["mtu"] = 9100
     config["WRED_PROFILE"]["AZURE_LOSSLESS"].update(green_min_threshold=1048576, wred_green_enable=True)
     assert read(config) == read(default_config())
+
+
+def test_a_vendors_port_with_a_lane_of_another_is_read():
+    """As in the files of Arista 7050CX3 and Dell S5232F (sonic-buildimage 086b03bd70), which no breakout can change."""
+    config = default_config()
+    config["PORT"]["Ethernet0"]["lanes"] = "125,126,127,128"
+    config["PORT"]["Ethernet132"] = {**config["PORT"]["Ethernet0"], "lanes": "128", "speed": "10000"}
+    assert "Ethernet132" in read(config).ports
+    config["PORT"]["Ethernet3"] = config["PORT"].pop("Ethernet132")
+    with raises(FabricError, "Ethernet3", "128", "Ethernet0"):
+        read(config)
