@@ -79,7 +79,7 @@ def boot_words(digest: str, servers: str, node: str, report: str, mac: str) -> l
 
 def sealed_words(digest: str) -> list[str]:
     """Return the words for the first stage of a command line that is signed with the kernel, for all nodes."""
-    return [f"sailloft.image={digest}"]
+    return [f"sailloft.image={digest}", "sailloft.signed=1"]
 
 
 def target_path(channel: str | None, digest: str | None, subject: str) -> str:

@@ -98,7 +98,7 @@ def test_the_sequence_outlives_the_power(tmp_path):
 
 def test_an_owner_with_a_password_is_named_and_the_node_boots(tmp_path, tpm):
     # TPM2_HierarchyChangeAuth of the owner, to "x": nobody may define an index without it.
-    command = "800200000024" "00000129" "40000001" "00000009" "4000000900000000" "00" "0001" "78"
+    command = "800200000024000001294000000100000009400000090000000000000178"
     command = command.replace("00000024", f"{len(bytes.fromhex(command)):08x}")
     assert tpm.call(bytes.fromhex(command))[6:10] == bytes(4)
     output = passed(tmp_path, tpm, 5)
