@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import (
     InvalidValueError,
@@ -64,6 +65,7 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         "servers": _texts(name, "node_boot_server_urls", variables, least=1),
         "report": _report(name, variables.get("node_boot_report_url") or ""),
         "nics": _nics(name, variables.get("node_boot_nics") or []),
+        "secure_boot": boolean(variables.get("node_boot_secure_boot") or False),
     }
 
 
