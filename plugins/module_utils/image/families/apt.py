@@ -77,8 +77,9 @@ def fetch(
         readable = readable_paths(layer.archives)
 
         def get(*argv: str, show: str | None = None) -> None:
-            words = ["env", f"--chdir={archives}", "apt-get", "-q", *argv]
-            command = entered(root, words, network=True, readable=readable, writable=[folder])
+            command = entered(
+                root, [*there, "apt-get", "-q", *argv], network=True, readable=readable, writable=[folder]
+            )
             run(command, env=environment, show=show, fault=downloads)
 
         def get_packages() -> list[str]:
@@ -87,6 +88,8 @@ def fetch(
             return apt_digests.remove_altered(archives, lists)
 
         lists, archives = (inside(root, name, follow=True) for name in (LISTS, ARCHIVES))
+        # apt downloads a package alone into the present directory.
+        there = ["env", f"--chdir={archives}"] if alone else []
         archives.mkdir(parents=True, exist_ok=True)
         if not (lists / WHOLE).exists():
             run.progress(f"{run.subject}: running apt-get update")
