@@ -114,7 +114,9 @@ def _words(plan: NodePlan, report: Mapping[str, Any], state: Mapping[str, Any]) 
     if plan.secure_boot:
         return _compared_words(sealed_words(report.get("image", "")), seen)
     seen = None if seen is None else [word for word in seen if word != NICS_ARGUMENT]
-    given = next((word.partition("=")[2].split(",") for word in seen or [] if word.startswith("sailloft.servers=")), [])
+    given: list[str] = next(
+        (word.partition("=")[2].split(",") for word in seen or [] if word.startswith("sailloft.servers=")), []
+    )
     servers = given if sorted(given) == sorted(report.get("servers", [])) else report.get("servers", [])
     settings = (report.get("image", ""), ",".join(servers), report.get("node", ""), report.get("report_url", ""))
     return _compared_words([INITRD, *boot_words(*settings, report.get("mac", "").replace(":", "-"))], seen)
