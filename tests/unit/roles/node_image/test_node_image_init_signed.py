@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from boot_server_role import dnsmasq_configuration
 from dhcp_network import DNSMASQ, DhcpNetwork
-from first_stage import DIGEST, INIT
+from first_stage import DIGEST, INIT, shell
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("busybox") or not DNSMASQ, reason="no busybox or dnsmasq on this machine (bindep.txt)"
@@ -65,3 +65,14 @@ def test_a_node_to_which_nobody_names_boot_servers_reboots(network: DhcpNetwork,
     text = dnsmasq_configuration([NODE], boot_server_interface="boot0", boot_server_servers=SERVERS)
     network.dnsmasq("".join(line for line in text.splitlines(True) if "224" not in line), 1)
     assert "rebooting: " in found_by(network, tmp_path)
+
+
+def test_a_signed_kernel_of_another_image_than_the_statements_is_refused(tmp_path: Path):
+    """It is an older one of the site, which the firmware trusts as well. iPXE's command line decides nothing."""
+    script = 'stated() {{ echo {0}; }}; sequence=7; check_image && echo boots || echo "$reason"'
+    signed = "sailloft.signed=1"
+    assert shell(tmp_path, script.format(DIGEST), signed) == "boots\n"
+    assert shell(tmp_path, script.format("0" * 64)) == "boots\n"
+    refused = shell(tmp_path, script.format("0" * 64), signed)
+    assert DIGEST in refused
+    assert "0" * 64 in refused
