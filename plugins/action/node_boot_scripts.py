@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import (
     InvalidValueError,
@@ -64,6 +65,7 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         "servers": _texts(name, "node_boot_server_urls", variables, least=1),
         "report": _report(name, variables.get("node_boot_report_url") or ""),
         "nics": _nics(name, variables.get("node_boot_nics") or []),
+        "secure_boot": _flag(name, "node_boot_secure_boot", variables),
     }
 
 
@@ -104,6 +106,14 @@ def _nics(name: str, nics: Any) -> list[dict[str, Any]]:
             name, "node_boot_nics", f"{nics!r} is not a list of NICs", "write [{name: NAME, address: ADDRESS}]"
         )
     return [dict(nic) for nic in nics]
+
+
+def _flag(name: str, setting: str, variables: Mapping[str, Any]) -> bool:
+    value = variables.get(setting) or False
+    try:
+        return bool(boolean(value))
+    except TypeError as error:
+        raise _error(name, setting, f"{value!r} is not true or false", "write true or false") from error
 
 
 def _texts(name: str, setting: str, variables: Mapping[str, Any], least: int = 0) -> list[str]:

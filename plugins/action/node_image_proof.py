@@ -28,6 +28,7 @@ SPEC: dict[str, Any] = {
     "servers": {"type": "list", "elements": "str", "required": True},
     "report": {"type": "str", "default": ""},
     "nics": {"type": "list", "elements": "dict", "default": []},
+    "secure_boot": {"type": "bool", "default": False},
     "sequence": {"type": "int", "default": 0},
     "booted": {"type": "bool", "default": False},
     "may_fail": {"type": "list", "elements": "str", "default": []},

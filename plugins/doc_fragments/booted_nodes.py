@@ -80,4 +80,10 @@ options:
           gateway:
             description: The router of the default route.
             type: str
+      secure_boot:
+        description:
+          - Whether its firmware starts only signed programs. It gets a link to the signed kernel of its image, which
+            must have one, and cannot have kernel arguments of its own.
+        type: bool
+        default: false
 """

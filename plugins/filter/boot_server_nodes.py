@@ -10,8 +10,8 @@ short_description: Collect the nodes of a boot server from their variables
 version_added: 0.1.0
 extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
-  - Takes the nodes that have C(node_boot_mac), with their address C(ansible_host), C(boot_server_architecture)
-    and C(boot_server_nic_driver).
+  - Takes the nodes that have C(node_boot_mac), with their address C(ansible_host), C(boot_server_architecture),
+    C(boot_server_nic_driver) and C(node_boot_secure_boot).
 options:
   architecture:
     description: The architecture of nodes that have none of their own.
@@ -29,14 +29,16 @@ boot_server_nodes: "{{ groups.nodes | sailloft.fleet.boot_server_nodes(hostvars,
 
 RETURN = r"""
 _value:
-  description: The nodes, each with C(name), C(mac), C(address), C(architecture) and C(nic_driver), in the order of the
-    input.
+  description: The nodes, each with C(name), C(mac), C(address), C(architecture), C(nic_driver) and C(secure_boot), in
+    the order of the input.
   type: list
   elements: dict
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
 
 
 def boot_server_nodes(
@@ -51,6 +53,7 @@ def boot_server_nodes(
             "address": own.get("ansible_host", name),
             "architecture": own.get("boot_server_architecture", architecture),
             "nic_driver": own.get("boot_server_nic_driver", nic_driver),
+            "secure_boot": boolean(own.get("node_boot_secure_boot", False)),
         }
         for name, own in variables
         if "node_boot_mac" in own

@@ -16,7 +16,8 @@ description:
     before.
 options:
   _input:
-    description: The nodes, each with C(name), C(mac), C(address), C(architecture) and C(nic_driver).
+    description: The nodes, each with C(name), C(mac), C(address), C(architecture), C(nic_driver) and
+      C(secure_boot).
     type: list
     elements: dict
     required: true
@@ -48,8 +49,8 @@ plan: >-
 RETURN = r"""
 _value:
   description: >-
-    C(networks) (tag, first, netmask, gateway), C(firmwares) that are answered, C(files) that they get (name, cpu), and
-    C(capacity), the limits by name.
+    C(networks) (tag, first, netmask, gateway), C(firmwares) that are answered, C(files) that they get (name, cpu),
+    C(signing) (the firmwares that may have Secure Boot, if a node has it), and C(capacity), the limits by name.
   type: dict
 """
 

@@ -17,6 +17,10 @@ options:
     description: The layers by name, C(node_image_layers).
     type: dict
     required: true
+  secure_boot:
+    description: Whether the images are signed for firmware with Secure Boot.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -35,15 +39,18 @@ from typing import Any
 
 # The packages that the builds of all distributions need.
 PACKAGES = ("bubblewrap", "cryptsetup-bin", "minisign", "passwd", "squashfs-tools", "util-linux", "zstd")
+# Those that sign for firmware, and verify the archive of the other tools.
+SIGNER_PACKAGES = ("debian-archive-keyring", "osslsigncode", "python3-minimal")
 
 
-def node_image_build_packages(layers: Mapping[str, Any]) -> list[str]:
+def node_image_build_packages(layers: Mapping[str, Any], secure_boot: bool = False) -> list[str]:
     """Return the packages. The module node_image refuses an unknown distribution and lists the known ones."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import DISTRIBUTIONS
 
     names = {str(layer.get("distribution")) for layer in layers.values() if isinstance(layer, Mapping)}
     families = [DISTRIBUTIONS[name] for name in names if name in DISTRIBUTIONS]
-    return sorted({*PACKAGES, *(package for family in families for package in family.BUILD_PACKAGES)})
+    signer = SIGNER_PACKAGES if secure_boot else ()
+    return sorted({*PACKAGES, *signer, *(package for family in families for package in family.BUILD_PACKAGES)})
 
 
 class FilterModule:

@@ -58,6 +58,29 @@ options:
     description: The public key of the pair, a file on this host. It becomes a part of the first stage.
     type: path
     required: true
+  secure_boot:
+    description: >-
+      How images are signed for firmware with Secure Boot. With it, each image also has C(boot.efi): kernel, first stage
+      and command line in one signed program (a unified kernel image). See docs/how-to/secure-boot.md.
+    type: dict
+    suboptions:
+      certificate:
+        description: The certificate that nodes have in db, a PEM file on this host. Without it, nothing is signed.
+        type: path
+      key:
+        description: The certificate's RSA key, a PEM file without password on this host.
+        type: path
+      signing_command:
+        description: >-
+          A command of the site that signs, with its arguments, in the place of O(secure_boot.key). It gets the
+          program on its standard input and prints it signed.
+        type: list
+        elements: str
+      archive:
+        description: >-
+          The archive of ukify and systemd's stub, version 257 or later, as an archive of a layer; the settings that are
+          left out are those of Debian 13. The packages are unpacked in the cache.
+        type: dict
   first_stage:
     description: The text of the first stage's script. The action plugin sets it to that of the collection.
     type: str
@@ -72,6 +95,7 @@ options:
 requirements:
   - bubblewrap, mmdebstrap, squashfs-tools, cryptsetup-bin, minisign, zstd
   - dnf, rpm, busybox-static and dmsetup for images of RPM packages
+  - osslsigncode with O(secure_boot)
   - cyclonedx-python-lib (Python)
 attributes:
   check_mode:
@@ -147,7 +171,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.secure_boot import read_secure_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
+
+SECURE_BOOT = {
+    "certificate": {"type": "path"},
+    "key": {"type": "path", "no_log": False},
+    "signing_command": {"type": "list", "elements": "str"},
+    "archive": {"type": "dict"},
+}
 
 
 def main() -> None:
@@ -162,6 +194,7 @@ def main() -> None:
             "signing_password": {"type": "str", "no_log": True},
             "signing_command": {"type": "list", "elements": "str", "default": []},
             "public_key": {"type": "path", "required": True},
+            "secure_boot": {"type": "dict", "options": SECURE_BOOT},
             "first_stage": {"type": "str"},
             "ansible_configuration": {"type": "path"},
             "progress": {"type": "path"},
@@ -186,6 +219,7 @@ def main() -> None:
             cache=Path(params["cache"]).resolve(),
             secret_key=Path(params["signing_key"]) if params["signing_key"] else None,
             signing_command=tuple(params["signing_command"]),
+            secure_boot=read_secure_boot(params["secure_boot"]),
             public_key=Path(params["public_key"]),
             password=params["signing_password"],
             init=params["first_stage"],

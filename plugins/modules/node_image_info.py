@@ -85,6 +85,10 @@ host_key:
   description: Type and key of its Ed25519 SSH host key; empty if it has none.
   returned: always
   type: str
+secure_boot:
+  description: Whether its UEFI firmware has Secure Boot on; empty if that cannot be read, as with BIOS.
+  returned: always
+  type: bool
 has_identity:
   description: Whether its image has the role node_identity, which gives it a host key.
   returned: always

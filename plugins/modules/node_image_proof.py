@@ -61,6 +61,10 @@ options:
     type: list
     elements: dict
     default: []
+  secure_boot:
+    description: Whether its firmware must start only signed programs.
+    type: bool
+    default: false
   sequence:
     description: The sequence of the boot servers' statement (M(sailloft.fleet.node_boot_statement)); 0 if unknown.
     type: int

@@ -90,15 +90,24 @@ class Network:
         )
         self.start([*there, "busybox", "udhcpd", "-f", self.folder / "udhcpd.conf"], self.folder / "udhcpd.log")
 
-    def dnsmasq(self, servers: list[str], dhcp: str = "full", nic_driver: str = "ipxe") -> None:
-        """Start TFTP for the node, and DHCP: complete, or the part that another DHCP server leaves to it."""
+    def dnsmasq(
+        self, servers: list[str], dhcp: str = "full", nic_driver: str = "ipxe", signed: Path | None = None
+    ) -> None:
+        """Start TFTP for the node, and DHCP: complete, or the part that another DHCP server leaves to it.
+
+        With ``signed``, a store, the node has Secure Boot and gets the file of this store.
+        """
         tftp = self.folder / "tftp"
         tftp.mkdir()
         for name in ("undionly.kpxe", "ipxe.efi", "snponly.efi"):
             shutil.copy(Path("/usr/lib/ipxe") / name, tftp)
         (tftp / "start.ipxe").write_text(render("start.ipxe.j2", boot_server_servers=servers))
+        if signed:
+            (tftp / "nodes").symlink_to(signed / "nodes")
+        node = {"name": NODE, "mac": MAC, "address": NODE_ADDRESS, "nic_driver": nic_driver}
         text = dnsmasq_configuration(
-            [{"name": NODE, "mac": MAC, "address": NODE_ADDRESS, "nic_driver": nic_driver}],
+            [{**node, "secure_boot": signed is not None}],
+            boot_server_servers=servers,
             boot_server_interface="nodes0",
             boot_server_tftp_dir=tftp,
             boot_server_address=SERVER,
@@ -166,19 +175,33 @@ class Node:
             "-display",
             "none",
         ]
-        command += ["-machine", "q35", "-cpu", "max", "-serial", f"file:{self.log}", "-no-reboot"]
+        command += [
+            "-machine",
+            "q35,smm=on" if firmware == "secure" else "q35",
+            "-cpu",
+            "max",
+            "-serial",
+            f"file:{self.log}",
+            "-no-reboot",
+        ]
         command += ["-netdev", "tap,id=net,ifname=tap0,script=no,downscript=no"]
         # UEFI has its own driver; QEMU's ROM is iPXE, which would not request ipxe.efi.
-        no_rom = ",romfile=" if firmware == "efi" else ""
+        no_rom = "" if firmware == "bios" else ",romfile="
         # A kernel given on the command line already has boot index 0.
         command += ["-device", f"virtio-net-pci,netdev=net,mac={MAC}{'' if boot else ',bootindex=0'}{no_rom}"]
         if rail:
             command += ["-netdev", "tap,id=rail,ifname=tap1,script=no,downscript=no"]
             command += ["-device", f"virtio-net-pci,netdev=rail,mac={RAIL_MAC},romfile="]
-        if firmware == "efi":
+        if firmware != "bios":
             variables = network.folder / "variables.fd"
-            shutil.copy(OVMF / "OVMF_VARS_4M.fd", variables)
-            command += ["-drive", f"if=pflash,format=raw,readonly=on,file={OVMF / 'OVMF_CODE_4M.fd'}"]
+            code = OVMF / "OVMF_CODE_4M.fd"
+            if firmware == "efi":
+                shutil.copy(OVMF / "OVMF_VARS_4M.fd", variables)
+            else:
+                # The variables with the site's keys are there; only the firmware itself may write them.
+                code = OVMF / "OVMF_CODE_4M.secboot.fd"
+                command += ["-global", "driver=cfi.pflash01,property=secure,value=on"]
+            command += ["-drive", f"if=pflash,format=raw,readonly=on,file={code}"]
             command += ["-drive", f"if=pflash,format=raw,file={variables}"]
         self.messages = network.folder / "qemu.log"
         self.process = network.start([*command, *boot], self.messages)

@@ -40,6 +40,7 @@ def dnsmasq_configuration(nodes: Sequence[Mapping[str, Any]], **changed: object)
         "boot_server_gateway": "",
         "boot_server_name_servers": [],
         "boot_server_subnets": [],
+        "boot_server_servers": ["http://10.9.0.1"],
         **changed,
     }
     plan = boot_plan.plan(

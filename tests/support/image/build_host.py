@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import SecureBoot
 
 ROOT = Path(__file__).parents[3]
 INIT = ROOT / "roles" / "node_image" / "files" / "first-stage" / "init"
@@ -60,6 +61,7 @@ class BuildHost:
     folder: Path
     keys: Path
     check: bool = False
+    secure_boot: SecureBoot | None = None
 
     @property
     def store(self) -> Store:
@@ -84,6 +86,7 @@ class BuildHost:
             init=INIT.read_text(),
             check=self.check,
             open_url=open_url,
+            secure_boot=self.secure_boot,
         )
         outcomes = build.build(read_images(images or IMAGES, requested), setting, lines.append)
         return outcomes, lines, time.monotonic() - started

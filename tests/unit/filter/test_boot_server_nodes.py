@@ -14,7 +14,11 @@ def test_each_node_with_a_mac_is_served_with_its_own_variables():
             "ansible_host": "10.9.0.12",
             "boot_server_architecture": "aarch64",
         },
-        "bm01": {"node_boot_mac": "52:54:00:00:00:01", "boot_server_nic_driver": "firmware"},
+        "bm01": {
+            "node_boot_mac": "52:54:00:00:00:01",
+            "boot_server_nic_driver": "firmware",
+            "node_boot_secure_boot": "yes",
+        },
         "bm03": {"ansible_host": "10.9.0.13"},
     }
     assert boot_server_nodes(["bm02", "bm01", "bm03"], hostvars, "x86_64") == [
@@ -24,6 +28,7 @@ def test_each_node_with_a_mac_is_served_with_its_own_variables():
             "address": "10.9.0.12",
             "architecture": "aarch64",
             "nic_driver": "ipxe",
+            "secure_boot": False,
         },
         {
             "name": "bm01",
@@ -31,5 +36,6 @@ def test_each_node_with_a_mac_is_served_with_its_own_variables():
             "address": "bm01",
             "architecture": "x86_64",
             "nic_driver": "firmware",
+            "secure_boot": True,
         },
     ]

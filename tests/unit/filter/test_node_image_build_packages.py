@@ -20,3 +20,11 @@ def test_each_family_adds_its_own_packages():
 
 def test_an_invalid_layer_needs_no_package():
     assert node_image_build_packages({"base": {"distribution": "suse"}, "odd": None}) == ALL
+
+
+def test_the_signer_for_firmware_has_its_packages():
+    assert set(node_image_build_packages({}, True)) - set(ALL) == {
+        "debian-archive-keyring",
+        "osslsigncode",
+        "python3-minimal",
+    }

@@ -32,8 +32,8 @@ MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py") if "\n
 SECRETS = {
     "netbox_links_info": ["netbox_token"],
     "node_boot_restart": ["bmc.password"],
-    "node_boot_statement": ["signing_password"],
     "node_health_info": ["bmcs.password"],
+    "node_boot_statement": ["signing_password"],
     "node_identity": ["nodes.secrets.content", "signing_password"],
     "node_image": ["signing_password"],
     "vsphere_gpu_vm": ["password"],

@@ -25,6 +25,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namesp
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import require_namespaces
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.tools import Tools, unpacked
 
 TOOLS = (
     *("mount", "umount", "unshare", "nsenter", "bwrap", "mksquashfs", "veritysetup", "systemctl", "chroot"),
@@ -68,6 +70,7 @@ def _build_all(
     images: Mapping[str, Image], setting: Setting, public_key: str, work: Path, progress: Callable[[str], object]
 ) -> list[Outcome]:
     fetch = Fetcher(setting.open_url)
+    programs = _programs(images, setting, fetch, work, progress)
     requests = _requests(images, fetch)
     chains = {name: [requests[layer.name] for layer in image.layers] for name, image in images.items()}
     missing = [request for request in requests.values() if not layers.find(setting.cache, request.key)]
@@ -105,12 +108,32 @@ def _build_all(
         if not setting.check:
             # A key that cannot sign is reported before a long build, not after it.
             setting.sign(b"", public_key)
+            if programs:
+                programs.try_signer()
         isolated(work_apart)
     outcomes = []
     for name, image in images.items():
         built = tuple(request.layer.name for request in chains[name] if request in missing)
-        outcomes.append(publish(image, chains[name], built, setting, public_key, work, progress))
+        outcomes.append(publish(image, chains[name], built, setting, public_key, work, programs, progress))
     return outcomes
+
+
+def _programs(
+    images: Mapping[str, Image], setting: Setting, fetch: Fetcher, work: Path, progress: Callable[[str], object]
+) -> Programs | None:
+    """Return the maker of programs that firmware with Secure Boot starts, None without Secure Boot."""
+    secure_boot = setting.secure_boot
+    if secure_boot is None or not images:
+        return None
+    run = tools.Run("Secure Boot", progress)
+
+    def unpack() -> dict[str, Tools]:
+        architectures = sorted({image.layers[0].architecture for image in images.values()})
+        return {name: unpacked(name, secure_boot.archive, setting.cache, work, fetch, run) for name in architectures}
+
+    # The process that unpacks them has mounts of its own, and cannot return them.
+    isolated(unpack)
+    return Programs(secure_boot, unpack(), setting.cache, work)
 
 
 def _requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, LayerRequest]:

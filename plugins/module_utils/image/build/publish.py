@@ -17,10 +17,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import FirstStage, Manifest, Package
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, SIGNATURE, Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import (
+    BLOBS,
+    BOOT_PROGRAM,
+    IMAGES,
+    SIGNATURE,
+    Store,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs
 
 
 def publish(
@@ -30,6 +38,7 @@ def publish(
     setting: Setting,
     public_key: str,
     work: Path,
+    programs: Programs | None,
     progress: Callable[[str], object],
 ) -> Outcome:
     """Publish the image of a chain of built layers, unless the store has it. Raises ImageError."""
@@ -67,12 +76,22 @@ def publish(
     store = Store(os.fspath(setting.store))
     size_bytes = sum(new.boot_blobs().values())
     current = store.current(image.name)
-    if current == digest and _whole(store, digest, new, data, public_key):
+    unsigned = signed = b""
+    if programs:
+        run = Run(f"image {image.name}", progress)
+        unsigned = programs.unsigned(new, digest, brought.folder / layers.VMLINUZ, stage, run)
+        signed = store.contents(IMAGES, digest, BOOT_PROGRAM) or b""
+    has_program = programs is None or programs.secure_boot.has_signed(signed, unsigned)
+    if current == digest and has_program and _whole(store, digest, new, data, public_key):
         progress(f"image {image.name}: unchanged, {digest[:12]}")
         return Outcome(image.name, digest, False, built_now, (), size_bytes)
     old, old_listings = _current(store, current)
     lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
+    if not has_program:
+        lines = [*lines, f"{BOOT_PROGRAM}: signed for Secure Boot"]
     if not setting.check:
+        if programs and not has_program:
+            signed = programs.secure_boot.sign(unsigned, max(request.epoch for request in chain))
         blobs = {
             new.kernel.sha256: brought.folder / layers.VMLINUZ,
             new.first_stage.sha256: stage,
@@ -82,7 +101,7 @@ def publish(
             blobs[part.entry.sha256] = part.folder / layers.SQUASHFS
             blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
         signature = setting.sign(data, public_key)
-        store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs)
+        store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs, signed)
         progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
     return Outcome(image.name, digest, True, built_now, tuple(lines), size_bytes)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import apart
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import SecureBoot
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Setting:
     """The places where images are built and published, and the signer: a key file, or a command of the site.
 
     ``init`` is the text of the first stage's script, ``open_url`` opens a URL as Ansible's function of that name does.
+    With ``secure_boot``, each image also has a program that firmware with Secure Boot starts.
     """
 
     store: Path
@@ -29,6 +31,7 @@ class Setting:
     check: bool
     open_url: Callable[..., Any]
     signing_command: tuple[str, ...] = ()
+    secure_boot: SecureBoot | None = None
 
     def sign(self, data: bytes, public_key: str) -> bytes:
         """Return the signature of a manifest. Only another process opens the key. Raises ImageError."""

@@ -24,7 +24,7 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 PR_SET_PDEATHSIG = 1
 
 
-def isolated(work: Callable[[], None]) -> None:
+def isolated(work: Callable[[], object]) -> None:
     """Run ``work`` in a process with its own mount and PID namespaces, and wait for it.
 
     The process is the first of its PID namespace and ends with its parent, even if that is killed by SIGKILL. The

@@ -56,9 +56,18 @@ def sources(archives: Sequence[Archive]) -> list[str]:
 
 
 def fetch(
-    root: Path, layer: Layer, run: Run, digests: Mapping[str, str], caches: Caches, packages: Sequence[str]
+    root: Path,
+    layer: Layer,
+    run: Run,
+    digests: Mapping[str, str],
+    caches: Caches,
+    packages: Sequence[str],
+    alone: bool = False,
 ) -> None:
-    """Fetch the packages that ``root`` needs for ``packages``. Raises ToolError, and ImageError for other archives."""
+    """Fetch the packages that ``root`` needs for ``packages``, or only these if ``alone``.
+
+    Raises ToolError, and ImageError for other archives.
+    """
     folder = _folder(root, layer)
     downloads = Downloads(run.subject, list(caches.folders.values()))
     with caches.downloading(root, run):
@@ -68,15 +77,20 @@ def fetch(
         readable = readable_paths(layer.archives)
 
         def get(*argv: str, show: str | None = None) -> None:
-            command = entered(root, ["apt-get", "-q", *argv], network=True, readable=readable, writable=[folder])
+            command = entered(
+                root, [*there, "apt-get", "-q", *argv], network=True, readable=readable, writable=[folder]
+            )
             run(command, env=environment, show=show, fault=downloads)
 
         def get_packages() -> list[str]:
             """Return the packages that are not as in the lists, and are removed: apt gets them again."""
-            get(*INSTALL, "--download-only", "--", *packages, show=SHOWN)
+            get(*(("download",) if alone else (*INSTALL, "--download-only")), "--", *packages, show=SHOWN)
             return apt_digests.remove_altered(archives, lists)
 
         lists, archives = (inside(root, name, follow=True) for name in (LISTS, ARCHIVES))
+        # apt downloads a package alone into the present directory.
+        there = ["env", f"--chdir={archives}"] if alone else []
+        archives.mkdir(parents=True, exist_ok=True)
         if not (lists / WHOLE).exists():
             run.progress(f"{run.subject}: running apt-get update")
             get("update")

@@ -8,7 +8,7 @@ import email.utils
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +250,21 @@ def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: 
     except ToolError as error:
         raise _explained(into, layer, error) from error
     return into
+
+
+def unpack_alone(
+    into: Path, layer: Layer, digests: Mapping[str, str], run: Run, lists: Path, names: Sequence[str]
+) -> None:
+    """Unpack packages into ``into`` without their dependencies. The lists of archives are kept in ``lists``.
+
+    It is only of this family: these are tools of the build, not a part of an image. Raises ImageError.
+    """
+    try:
+        apt.fetch(into, layer, run, digests, Caches({apt.LISTS: lists}, into.parent), names, alone=True)
+        for path in sorted(inside(into, apt.ARCHIVES).glob("*.deb")):
+            run(entered(into, ["dpkg-deb", "--extract", f"{path}", f"{into}"]))
+    except ToolError as error:
+        raise _explained(into, layer, error) from error
 
 
 def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> bytes:

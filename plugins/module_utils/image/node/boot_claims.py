@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_report import PATH
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.node_state import SECURE_BOOT
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import (
     INITRD,
     NICS_ARGUMENT,
     boot_words,
     checked_mac,
+    sealed_words,
     stated_nics,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
@@ -26,6 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 
 BOOT = "boot"
 COMMAND_LINE = "/proc/cmdline"
+VERIFIED = "the firmware has verified what it started"
 SEQUENCE = "the node boots only what the site has signed for it"
 NO_STATEMENT = "the image's first stage knows no statement; build the image again with this version"
 # Warnings of the first stage that say nothing about what was booted, or that have claims of their own.
@@ -38,8 +41,8 @@ HARMLESS = re.compile(
 class NodePlan:
     """The inventory's plan of a node's boot; ``nics`` are the lines of its statement.
 
-    ``sequence`` is that of the boot servers' statement, 0 if it is unknown; ``booted``: whether this run has booted the
-    node, so that it must have used this statement.
+    With ``secure_boot``, its firmware starts only signed programs. ``sequence`` is that of the boot servers' statement,
+    0 if it is unknown; ``booted``: whether this run has booted the node, so that it must have used this statement.
     """
 
     mac: str
@@ -48,13 +51,15 @@ class NodePlan:
     nics: tuple[str, ...] = ()
     sequence: int = 0
     booted: bool = False
+    secure_boot: bool = False
 
     @classmethod
     def of_options(cls, name: str, options: Mapping[str, Any]) -> NodePlan:
         """Build an instance from the options of node_image_proof. Raises ImageError."""
         mac = checked_mac(options["mac"], f"node {name}").replace("-", ":")
         nics = tuple(stated_nics(mac, options["nics"], f"node {name}"))
-        return cls(mac, tuple(options["servers"]), options["report"], nics, options["sequence"], options["booted"])
+        given = (options["report"], nics, options["sequence"], options["booted"], options["secure_boot"])
+        return cls(mac, tuple(options["servers"]), *given)
 
 
 def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
@@ -84,8 +89,10 @@ def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Ma
         _host_key(report, state),
         _warnings(report),
     ]
+    if plan.secure_boot:
+        made.append(compare(BOOT, VERIFIED, True, state.get("secure_boot"), SECURE_BOOT))
     if FORMAT in manifest.first_stage.knows:
-        return [*made, _words(report, state), *_statement(plan, report), *_settings(plan, report)]
+        return [*made, _words(plan, report, state), *_statement(plan, report), *_settings(plan, report)]
     words = _words_before_statements(name, digest, plan)
     words_claim = _compared_words(words, state.get("boot_arguments"))
     return [*made, words_claim, not_applicable(BOOT, SEQUENCE, "a statement", PATH, NO_STATEMENT)]
@@ -96,13 +103,16 @@ def _compared_words(words: Sequence[str], seen: Sequence[str] | None) -> Claim:
     return compare(BOOT, claim, list(words), seen, COMMAND_LINE)
 
 
-def _words(report: Mapping[str, Any], state: Mapping[str, Any]) -> Claim:
+def _words(plan: NodePlan, report: Mapping[str, Any], state: Mapping[str, Any]) -> Claim:
     """Compare the words for the first stage with what the statement said when the node booted.
 
-    They are not signed, and decide nothing; that they are others shows an altered script. The script gives the servers
+    With Secure Boot, they are signed with the kernel. Otherwise they decide nothing; that they are others shows an
+    altered script. The script gives the servers
     in the inventory's order, the report in the node's. The word about NICs is for other first stages.
     """
     seen = state.get("boot_arguments")
+    if plan.secure_boot:
+        return _compared_words(sealed_words(report.get("image", "")), seen)
     seen = None if seen is None else [word for word in seen if word != NICS_ARGUMENT]
     given: list[str] = next(
         (word.partition("=")[2].split(",") for word in seen or [] if word.startswith("sailloft.servers=")), []

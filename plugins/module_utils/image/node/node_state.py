@@ -22,7 +22,11 @@ _ASK = ["systemctl", "show", "--property=" + ",".join(["SystemState", *_POINTS.v
 _ASK_FAILED = ["systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--full", "--no-pager"]
 
 # Arguments that the boot loader and the boot scripts add to the command line, not requested by the image or the node.
-_OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report|nics)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
+_OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report|nics|signed)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
+
+# UEFI specification, "Globally Defined Variables": 1 if the firmware starts only signed programs. Linux puts 4 bytes of
+# attributes before it.
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 Run = Callable[[list[str]], "tuple[int, str, str]"]
 
@@ -48,6 +52,7 @@ def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
         "arguments": requested_arguments(command_line),
         "boot_arguments": [word for word in command_line.split() if _OF_THE_BOOT.fullmatch(word)],
         "host_key": _host_key(root),
+        "secure_boot": _secure_boot(root),
         "has_identity": os.path.exists(os.path.join(root, "usr/lib/sailloft/identity")),
         "verity_possible": _has_verity(root, kernel),
         "systemd": {"state": state, **times},
@@ -84,6 +89,15 @@ def _host_key(root: str) -> str:
         return " ".join(_read(root, "etc/ssh/ssh_host_ed25519_key.pub").split()[:2])
     except OSError:
         return ""
+
+
+def _secure_boot(root: str) -> bool | None:
+    """Return whether Secure Boot is on; None if that cannot be read, as on a node with BIOS."""
+    try:
+        with open(os.path.join(root, SECURE_BOOT.lstrip("/")), "rb") as stream:
+            return stream.read()[4:] == b"\x01"
+    except OSError:
+        return None
 
 
 def _has_verity(root: str, kernel: str) -> bool:

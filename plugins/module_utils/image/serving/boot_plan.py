@@ -30,7 +30,7 @@ class Firmware:
     ``architectures`` are from IANA's list "Processor Architecture Types" (first in RFC 4578, section 2.1); ``services``
     are dnsmasq's names of them for a proxy (dnsmasq(8), --pxe-service). ``file`` is the boot file that the firmware
     gets, by HTTP if ``http`` is true, else by TFTP. The row is for nodes with this ``driver``, or for all if it is
-    empty.
+    empty. ``uefi`` firmware may have Secure Boot: then a node gets the signed kernel of its image, and not this file.
     """
 
     tag: str
@@ -40,19 +40,25 @@ class Firmware:
     file: str
     http: bool
     driver: str = ""
+    uefi: bool = True
 
 
 # In IANA's list, 7 is x86_64 UEFI and 9 is EBC; RFC 4578 had them the other way round, and firmware sends both.
 # UEFI specification, section 24.7 (HTTP boot): the answer has the vendor class HTTPClient and a URL as boot file.
 # dnsmasq as a proxy answers only PXE clients.
 FIRMWARES = (
-    Firmware("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False),
+    Firmware("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False, uefi=False),
     Firmware("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False, IPXE),
     Firmware("snp-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "snponly.efi", False, FIRMWARE),
     Firmware("efi-aarch64", "aarch64", (11,), ("ARM64_EFI",), "ipxe-arm64.efi", False),
     Firmware("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True, IPXE),
     Firmware("http-snp-x86_64", "x86_64", (16,), (), "snponly.efi", True, FIRMWARE),
     Firmware("http-aarch64", "aarch64", (19,), (), "ipxe-arm64.efi", True),
+)
+# Those of nodes with Secure Boot, which get their own file; whose driver the NIC has is the firmware's in any case.
+SIGNING = (
+    Firmware("uefi", "", (7, 9, 11), ("BC_EFI", "X86-64_EFI", "ARM64_EFI"), "", False),
+    Firmware("uefi-http", "", (16, 19), (), "", True),
 )
 
 # dnsmasq's own defaults (MAXLEASES and TFTP_MAX_CONNECTIONS in its src/config.h).
@@ -131,9 +137,15 @@ def plan(
     return {
         "networks": networks,
         "firmwares": [asdict(firmware) for firmware in firmwares],
+        "signing": [asdict(firmware) for firmware in SIGNING] if any(map(is_signed, nodes)) else [],
         "files": [{"name": name, "cpu": user.cpu, "nodes": listed(served[user])} for name, user in files.items()],
         "capacity": asdict(capacity(len(nodes), local_nodes)),
     }
+
+
+def is_signed(node: Mapping[str, Any]) -> bool:
+    """Return whether the firmware of this node starts only signed programs."""
+    return bool(node.get("secure_boot"))
 
 
 def _is_for(firmware: Firmware, node: Mapping[str, Any]) -> bool:

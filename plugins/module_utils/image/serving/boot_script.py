@@ -77,6 +77,11 @@ def boot_words(digest: str, servers: str, node: str, report: str, mac: str) -> l
     return [*(f"sailloft.{value}" for value in values), f"BOOTIF=01-{mac}"]
 
 
+def sealed_words(digest: str) -> list[str]:
+    """Return the words for the first stage of a command line that is signed with the kernel, for all nodes."""
+    return [f"sailloft.image={digest}", "sailloft.signed=1"]
+
+
 def target_path(channel: str | None, digest: str | None, subject: str) -> str:
     """Return the path in a store of the script that boots the channel or the image.
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import sync_directory, write_atomic
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import (
+    sync_directory,
+    temporary_of,
+    write_atomic,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
     make_folder,
@@ -24,8 +28,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.channels import SUFFIX
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import CHANNELS, NODES, Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import (
+    BOOT_PROGRAM,
+    CHANNELS,
+    IMAGES,
+    NODES,
+    Store,
+)
 
+# The link to the signed kernel of a node with Secure Boot.
+PROGRAM_SUFFIX = ".efi"
 # The line in which boot_script.node_script writes the node's name.
 OWNER = re.compile(r"^set node (\S+)$", re.MULTILINE)
 _TEXTS = {"type": "list", "elements": "str", "default": []}
@@ -47,6 +59,7 @@ OPTIONS: dict[str, Any] = {
             "servers": {"type": "list", "elements": "str", "required": True},
             "report": {"type": "str", "default": ""},
             "nics": {"type": "list", "elements": "dict", "default": [], "options": _NIC},
+            "secure_boot": {"type": "bool", "default": False},
         },
     },
 }
@@ -57,7 +70,7 @@ class Change:
     """Scripts by file name without the suffix: all before the change, those to write, and those to remove.
 
     ``others`` are the names of nodes whose scripts exist and were not requested. ``stated``: whether the statement
-    is another one.
+    is another one. ``programs`` are the links to signed kernels that change: before and after, "" for none.
     """
 
     before: Mapping[str, str]
@@ -65,12 +78,13 @@ class Change:
     removed: tuple[str, ...]
     others: tuple[str, ...]
     stated: bool = False
+    programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return MAC address, in the form of the file's name -> script.
 
-    A node has name, mac, servers, channel or digest, kernel_arguments, report and nics. Raises ImageError.
+    A node has name, mac, servers, channel or digest, kernel_arguments, report, nics and secure_boot. Raises ImageError.
     """
     scripts: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -87,6 +101,12 @@ def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         used.add(name)
         target = target_path(node.get("channel"), node.get("digest"), subject)
         arguments, report = node.get("kernel_arguments") or [], node.get("report") or ""
+        if arguments and node.get("secure_boot"):
+            raise ImageError(
+                subject,
+                f"has node_boot_secure_boot, so its own kernel argument {arguments[0]!r} cannot be signed",
+                "give it to the image (kernel_arguments of a layer), or build an image for this node",
+            )
         scripts[mac] = node_script(name, mac, target, node["servers"], arguments, report, node.get("nics") or ())
     return scripts
 
@@ -134,14 +154,16 @@ def ensure(
             mac = checked_mac(node["mac"], "")
             if mac in owners and owners[mac] not in ours:
                 raise of_another_node(node["name"], mac, owners[mac] or "(none)")
+        removed_macs = tuple(sorted(mac for mac in old_scripts if owners[mac] in ours and mac not in scripts))
         change = Change(
             before=old_scripts,
             written={mac: text for mac, text in sorted(scripts.items()) if old_scripts.get(mac) != text},
-            removed=tuple(sorted(mac for mac in old_scripts if owners[mac] in ours and mac not in scripts)),
+            removed=removed_macs,
             others=tuple(sorted({owner for owner in owners.values() if owner and owner not in ours})),
             stated=bool(stated) and statement.put(store, stated, check),
+            programs=_programs(store, nodes, [*scripts, *removed_macs]),
         )
-        if not check and (change.written or change.removed):
+        if not check and (change.written or change.removed or change.programs):
             _apply(store, change)
     return change
 
@@ -187,6 +209,41 @@ def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
             complete.add(digest)
 
 
+def _programs(store: Store, nodes: Sequence[Mapping[str, Any]], macs: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return MAC address -> target of the link to the signed kernel before and after, of those ``macs`` that change.
+
+    The firmware of a node with Secure Boot fetches its link. Raises ImageError if its image has no signed kernel.
+    """
+    digests = {name: channel.digest for name, channel in channels.read_all(store).items()}
+    after: dict[str, str] = {}
+    for node in nodes:
+        if node.get("secure_boot"):
+            digest = node.get("digest") or digests[node["channel"]]
+            if not os.path.exists(store.place(IMAGES, digest, BOOT_PROGRAM)):
+                raise ImageError(
+                    f"node {node['name']}",
+                    f"has node_boot_secure_boot, but {store.subject} has no signed kernel of its image {digest}",
+                    "set node_image_secure_boot, and run playbooks/node_images.yml",
+                )
+            after[checked_mac(node["mac"], "")] = os.path.join("..", IMAGES, digest, BOOT_PROGRAM)
+    rows = {mac: (_target(store.place(NODES, mac + PROGRAM_SUFFIX)), after.get(mac, "")) for mac in macs}
+    return {mac: row for mac, row in rows.items() if row[0] != row[1]}
+
+
+def _target(path: str) -> str:
+    return os.readlink(path) if os.path.islink(path) else ""
+
+
+def _link(path: str, target: str) -> None:
+    """Make or replace the link at once; remove it if there is no target."""
+    if target:
+        remove_if_there(temporary_of(path))
+        os.symlink(target, temporary_of(path))
+        os.replace(temporary_of(path), path)
+    else:
+        remove_if_there(path)
+
+
 def _apply(store: Store, change: Change) -> None:
     with store.reported():
         folder = store.place(NODES)
@@ -196,4 +253,6 @@ def _apply(store: Store, change: Change) -> None:
             write_atomic(os.path.join(folder, mac + SUFFIX), text.encode("ascii"))
         for mac in change.removed:
             remove_if_there(os.path.join(folder, mac + SUFFIX))
+        for mac, (_before, target) in change.programs.items():
+            _link(os.path.join(folder, mac + PROGRAM_SUFFIX), target)
         sync_directory(folder)

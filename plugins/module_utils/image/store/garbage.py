@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import sync_directory, temporary_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, statement
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, IMAGES, Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, IMAGES, NODES, Store
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[s
         reasons_by_digest.setdefault(channel.digest, []).append(f"channel {name}")
         for digest in channel.history[:history]:
             reasons_by_digest.setdefault(digest, []).append(f"history of channel {name}")
-    for node, script in channels.node_scripts(store).items():
-        for digest in channels.PINS.findall(script):
+    for node, text in (*channels.node_scripts(store).items(), *_links(store)):
+        for digest in channels.PINS.findall(text):
             reasons_by_digest.setdefault(digest, []).append(f"node {node}")
     stated = statement.read(store)
     for row in stated.nodes.values() if stated else ():
@@ -49,6 +49,15 @@ def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[s
     for digest in keep:
         reasons_by_digest.setdefault(checked_digest(digest, f"{store.subject}: keep"), []).append("keep")
     return {digest: list(dict.fromkeys(reasons_by_digest[digest])) for digest in sorted(reasons_by_digest)}
+
+
+def _links(store: Store) -> Iterator[tuple[str, str]]:
+    """Yield each node with Secure Boot and where the link to its signed kernel leads to."""
+    with store.reported():
+        for name in store.entries(NODES):
+            path = store.place(NODES, name)
+            if os.path.islink(path):
+                yield os.path.splitext(name)[0], os.readlink(path)
 
 
 def paths(store: Store) -> list[str]:

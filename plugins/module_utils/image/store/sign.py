@@ -53,7 +53,15 @@ def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -
 
 
 def sign_by_command(data: bytes, command: Sequence[str], public_key: str) -> bytes:
-    """Return the signature that a command of the site prints for its standard input. Raises ImageError.
+    """Return the signature that a command of the site prints for its standard input. Raises ImageError."""
+    signature = printed_by(command, data)
+    remedy = "have it print what minisign -S writes, with the key of the public key's pair"
+    _verify(data, signature, public_key, f"signing command {command[0]}", remedy)
+    return signature
+
+
+def printed_by(command: Sequence[str], data: bytes) -> bytes:
+    """Return what a command of the site that signs prints for ``data`` on its standard input. Raises ImageError.
 
     So the key can be in another machine: a security module, a vault.
     """
@@ -67,8 +75,6 @@ def sign_by_command(data: bytes, command: Sequence[str], public_key: str) -> byt
     if process.returncode:
         output = " ".join(process.stderr.decode(errors="replace").split()) or "it gave no reason"
         raise ImageError(subject, f"ended with status {process.returncode}: {output[:600]}", remedy)
-    remedy = "have it print what minisign -S writes, with the key of the public key's pair"
-    _verify(data, process.stdout, public_key, subject, remedy)
     return process.stdout
 
 

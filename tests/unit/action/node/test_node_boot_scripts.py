@@ -19,6 +19,7 @@ def test_each_node_has_the_values_of_its_own_variables():
             **NODE,
             "node_boot_server_urls": ["http://10.9.1.1"],
             "node_boot_report_url": "http://10.9.1.1/report",
+            "node_boot_secure_boot": True,
         },
         "bm01": {
             **NODE,
@@ -37,6 +38,7 @@ def test_each_node_has_the_values_of_its_own_variables():
             "servers": ["http://10.9.0.1"],
             "report": "",
             "nics": [{"name": "ens1", "address": "10.1.0.1/24"}],
+            "secure_boot": False,
         },
         {
             "name": "bm02",
@@ -46,6 +48,7 @@ def test_each_node_has_the_values_of_its_own_variables():
             "servers": ["http://10.9.1.1"],
             "report": "http://10.9.1.1/report",
             "nics": [],
+            "secure_boot": True,
         },
     ]
 
@@ -105,6 +108,7 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
             Mentions("node_boot_nics", "['ens1']", "NICs"),
         ),
         ({"node_boot_kernel_arguments": [1]}, Mentions("node_boot_kernel_arguments", "1")),
+        ({"node_boot_secure_boot": "maybe"}, Mentions("node_boot_secure_boot", "maybe")),
         ({"node_boot_report_url": ["x"]}, Mentions("node_boot_report_url")),
     ],
 )

@@ -20,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import SecureBoot
 
 BASE = Layer("base", None, "debian", "bookworm", "amd64", ())
 GPU = replace(BASE, name="gpu", parent="base")
@@ -60,6 +61,8 @@ class Steps:
             (build.layers, "find"): lambda cache, key: key.rpartition("/")[2] in self.cached,
             (build.layers, "built"): lambda cache, request: request.layer.name,
             (build.layers, "build"): self.build_layer,
+            (build, "unpacked"): lambda name, archive, *rest: self.lines.append(f"tools {name} {archive}"),
+            (build.Programs, "try_signer"): lambda programs: self.lines.append("sign a program"),
             (build.first_stages, "has_stage"): lambda setting, key, chain: len(chain) in self.staged,
             (build.first_stages, "make_stage"): self.make_stage,
             (build.first_stages, "Userlands"): lambda cache, work, pool: SimpleNamespace(
@@ -93,8 +96,8 @@ class Steps:
         yield
         self.at_work = None
 
-    def publish(self, image, chain, built, setting, public_key, work, progress):
-        self.lines.append(f"publish {image.name} {built} {public_key}")
+    def publish(self, image, chain, built, setting, public_key, work, programs, progress):
+        self.lines.append(f"publish {image.name} {built} {public_key}{' signed' if programs else ''}")
         return f"{image.name} is published"
 
     def run(self, **changes):
@@ -208,3 +211,13 @@ def test_a_layer_that_images_share_is_requested_once(steps):
         "gpu": LayerRequest(GPU, "/base/gpu", {"a": "1"}, {"name": "gpu"}, 17),
         "site": LayerRequest(SITE, "/base/gpu/site", {"a": "1"}, {"name": "site"}, 17),
     }
+
+
+def test_with_secure_boot_the_signer_is_tried_before_the_build(steps):
+    steps.run(secure_boot=SecureBoot(Path("/crt"), Path("/key"), (), "trixie"))
+    lines = steps.lines
+    order = [lines.index(line) for line in ("tools amd64 trixie", "sign a program", "build base on nothing in layer-0")]
+    assert order == sorted(order)
+    published = [line for line in lines if line.startswith("publish")]
+    assert len(published) == len(IMAGES)
+    assert all(line.endswith(" signed") for line in published)

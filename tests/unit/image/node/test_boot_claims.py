@@ -18,7 +18,7 @@ from image_samples import Sample
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_claims, boot_report, node_state
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Seen, prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import boot_words
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import boot_words, sealed_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 
 IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver", arguments=("console=ttyS0", "quiet"))
@@ -231,3 +231,24 @@ def test_each_warning_of_the_first_stage_is_harmless_or_fails_the_proof():
         report = {**REPORT, "warnings": [f"{text}(1 MiB) and writable overlay"]}
         assert bool(failed(state(report))) == text.startswith(failing), text
     assert json.loads(json.dumps(REPORT)) == REPORT
+
+
+SIGNED_PLAN = replace(PLAN, secure_boot=True)
+SIGNED_LINE = [*IMAGE.manifest.kernel_arguments, "own=1", *sealed_words(IMAGE.digest)]
+SIGNED = {**REPORT, "arguments": " ".join(SIGNED_LINE)}
+
+
+def test_a_node_that_its_firmware_has_verified_holds():
+    assert failed(state(SIGNED, SIGNED_LINE, secure_boot=True), SIGNED_PLAN) == []
+    assert failed(state(secure_boot=None)) == []
+
+
+@pytest.mark.parametrize("seen", [False, None])
+def test_a_node_whose_firmware_verifies_nothing_fails_the_proof(seen):
+    assert failed(state(SIGNED, SIGNED_LINE, secure_boot=seen), SIGNED_PLAN) == [boot_claims.VERIFIED]
+
+
+def test_a_node_with_secure_boot_that_ipxe_has_booted_fails_the_proof():
+    assert failed(state(secure_boot=True), SIGNED_PLAN)
+    line = [*SIGNED_LINE, "BOOTIF=01-52-54-00-00-00-01"]
+    assert failed(state({**SIGNED, "arguments": " ".join(line)}, line, secure_boot=True), SIGNED_PLAN)

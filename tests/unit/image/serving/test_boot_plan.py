@@ -76,11 +76,11 @@ def test_each_firmware_has_its_architectures_boot_file_and_protocol():
     nodes = [{"name": cpu, "address": "10.9.0.11", "architecture": cpu} for cpu in ("x86_64", "aarch64")]
     nodes.append({"name": "snp", "address": "10.9.0.12", "nic_driver": "firmware"})
     assert [tuple(firmware.values()) for firmware in plan(*nodes)["firmwares"]] == [
-        ("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False, ""),
-        ("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False, "ipxe"),
-        ("snp-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "snponly.efi", False, "firmware"),
-        ("efi-aarch64", "aarch64", (11,), ("ARM64_EFI",), "ipxe-arm64.efi", False, ""),
-        ("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True, "ipxe"),
-        ("http-snp-x86_64", "x86_64", (16,), (), "snponly.efi", True, "firmware"),
-        ("http-aarch64", "aarch64", (19,), (), "ipxe-arm64.efi", True, ""),
+        ("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False, "", False),
+        ("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False, "ipxe", True),
+        ("snp-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "snponly.efi", False, "firmware", True),
+        ("efi-aarch64", "aarch64", (11,), ("ARM64_EFI",), "ipxe-arm64.efi", False, "", True),
+        ("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True, "ipxe", True),
+        ("http-snp-x86_64", "x86_64", (16,), (), "snponly.efi", True, "firmware", True),
+        ("http-aarch64", "aarch64", (19,), (), "ipxe-arm64.efi", True, "", True),
     ]

@@ -143,3 +143,44 @@ def test_nodes_that_another_run_holds_are_not_changed(store):
     assert tree(store.path) == before
     assert list(ensure(store, node(2)).written) == [mac(2)]
     assert list(ensure(store, node(1), hold="hold-0000000a").written) == [mac(1)]
+
+
+def programs(store):
+    """Return what the links to signed kernels lead to, by MAC address."""
+    folder = Path(store.place("nodes"))
+    return {path.stem: os.readlink(path) for path in sorted(folder.glob("*.efi"))}
+
+
+def test_the_firmware_of_a_node_with_secure_boot_finds_the_signed_kernel_of_its_image(store, tmp_path):
+    kernel = f"../images/{IMAGE.digest}/boot.efi"
+    Path(store.place("images", IMAGE.digest, "boot.efi")).write_bytes(b"signed")
+    ours = [node(1, secure_boot=True), node(2, secure_boot=True, channel=None, digest=IMAGE.digest), node(3)]
+    assert ensure(store, *ours, check=True).programs == {mac(1): ("", kernel), mac(2): ("", kernel)}
+    assert not Path(store.place("nodes")).exists()
+    ensure(store, *ours)
+    assert programs(store) == {mac(1): kernel, mac(2): kernel}
+    assert Path(store.place("nodes", f"{mac(1)}.efi")).read_bytes() == b"signed"
+    change = ensure(store, *ours)
+    assert (change.written, change.programs) == ({}, {})
+
+    # The channel moves: another image, and what nobody asks for stays.
+    other = Sample("gpu-node", base=b"other")
+    other.publish(store, tmp_path / "cache")
+    channels.promote(store, "stable", other.digest)
+    assert refused(ensure, store, node(1, secure_boot=True)) == Mentions("bm01", other.digest, "node_image_secure_boot")
+    Path(store.place("images", other.digest, "boot.efi")).write_bytes(b"signed too")
+    ensure(store, node(1, secure_boot=True))
+    assert programs(store) == {mac(1): f"../images/{other.digest}/boot.efi", mac(2): kernel}
+
+    # Without Secure Boot, with another NIC, and removed from the site.
+    ensure(store, node(1))
+    assert programs(store) == {mac(2): kernel}
+    ensure(store, node(2, secure_boot=True, channel=None, digest=IMAGE.digest, mac=mac(4)))
+    assert programs(store) == {mac(4): kernel}
+    ensure(store, removed=["bm02"])
+    assert programs(store) == {}
+
+
+def test_a_node_with_secure_boot_has_no_kernel_arguments_of_its_own():
+    nodes = [node(1, secure_boot=True, kernel_arguments=["quiet"])]
+    assert refused(node_scripts.wanted, nodes) == Mentions("bm01", "'quiet'", "node_boot_secure_boot")

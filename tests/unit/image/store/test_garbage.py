@@ -55,6 +55,14 @@ def test_an_image_that_the_statement_still_names_stays(store):
     assert IMAGES[0].digest not in garbage.reasons(store, [], 1)
 
 
+def test_the_image_whose_signed_kernel_a_node_fetches_is_kept(store):
+    """Its channel may have moved since the node's files were written."""
+    image = IMAGES[0]
+    Path(store.place("nodes")).mkdir()
+    Path(store.place("nodes", "aa.efi")).symlink_to(f"../images/{image.digest}/boot.efi")
+    assert garbage.reasons(store, [], 0)[image.digest] == ["node aa"]
+
+
 def test_referenced_images_are_kept_with_their_reasons(store):
     history, stable, pinned, running, nothing, last = IMAGES
     channels.promote(store, "stable", nothing.digest)

@@ -194,3 +194,33 @@ def test_a_node_may_boot_with_the_nic_driver_of_its_firmware(network, mode):
         wanted |= {("http", driver, url + file) for driver, file in UEFI_FILES.items()}
         wanted |= {("bios", driver, "undionly.kpxe") for driver in UEFI_FILES}
     assert seen == wanted
+
+
+@pytest.mark.parametrize("mode", ["full", "proxy"])
+def test_firmware_of_a_node_with_secure_boot_gets_its_own_signed_kernel(network, mode):
+    """Half of the nodes have Secure Boot. Where one of them boots by BIOS or iPXE, it gets what the others get."""
+    site = Site(12)
+    for number, node in enumerate(site.nodes):
+        arm = "arm64" in site.clients[number]["stages"][0]
+        node |= {"architecture": "aarch64" if arm else "x86_64", "secure_boot": number % 2 == 0}
+    network.dnsmasq(site.configuration(boot_server_dhcp=mode), len(site.nodes))
+    stages = ["efi", "efi-9", "arm64", "ipxe"] if mode == "proxy" else [*FIRMWARES, "ipxe"]
+    asks = [(node, {**client, "stages": [stage]}) for stage in stages for node, client in zip(site.nodes, site.clients)]
+    found = network.ask([client for _node, client in asks])["clients"]
+    for (node, client), [answer] in zip(asks, found):
+        [stage] = client["stages"]
+        fits = stage in ("bios", "ipxe") or FIRMWARES[stage][0] == node["architecture"]
+        own = f"nodes/{node['mac'].replace(':', '-')}.efi"
+        if node["secure_boot"] and stage not in ("bios", "ipxe"):
+            http = stage.startswith("http")
+            assert (answer["file"], answer["next_server"]) == (f"http://10.9.0.1/{own}" if http else own, "10.9.0.1")
+            assert answer["vendor"] == ("HTTPClient" if http else "PXEClient" if mode == "proxy" else "")
+        elif fits:
+            assert answer["file"] == (TFTP_START if stage == "ipxe" else FIRMWARES[stage][1])
+
+
+def test_a_first_stage_of_a_signed_kernel_is_told_the_boot_servers():
+    servers = [f"http://10.9.0.{number}" for number in range(1, 7)]
+    text = dnsmasq_configuration([], boot_server_servers=servers)
+    # The option has at most 255 bytes; the statement names all servers.
+    assert f'\ndhcp-option=224,"{",".join(servers[:4])}"\n' in text
