@@ -197,7 +197,7 @@ def test_no_clock_of_a_server_is_named_if_it_agrees(site, serve):
     assert "that of http" not in output
 
 
-@pytest.mark.parametrize("clock_s", [100, time.time() - 30 * DAY_S])
+@pytest.mark.parametrize("clock_s", [100, time.time() - 30 * DAY_S], ids=["1970", "a month ago"])
 def test_a_clock_before_the_statement_is_named_and_the_node_boots(site, serve, clock_s):
     """The node has no battery, or the controller's clock was ahead."""
     behaviour = Behaviour(b"")
