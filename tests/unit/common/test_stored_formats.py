@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways import record
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
@@ -48,12 +50,24 @@ READERS = {
         lambda text: holds.parse(text.encode(), "hold-0123abcd"),
         lambda hold: hold.scope == holds.Scope(("bm01", "bm02"), "stable"),
     ),
+    "health-1.json": (
+        lambda text: state.load(text.encode()),
+        lambda saved: [fault.check for fault in saved.condition.faults] == ["xid_79", "pcie_width"],
+    ),
+    "health_expected-1.json": (
+        stored.load,
+        lambda expected: [device.name for device in expected.devices] == ["GPU 4", "GPU 5"],
+    ),
     "gateway_run-1.json": (gateway_run, lambda resumed: resumed[1] == ["gpu-2"]),
 }
 
 
 # Objects whose keys are data.
-OPEN = ("causes", "hosts", "inputs", "distances", "interfaces")
+OPEN = (
+    *("causes", "hosts", "inputs", "distances", "interfaces"),
+    *("checks", "values", "kept", "errors", "seconds_of"),
+    *("versions", "gpu_settings", "accepted", "settings"),
+)
 
 
 def with_new_keys(data):
