@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Wait until a guest answers, as long as its disk and network counters in libvirt increase."""
+"""Wait until a guest answers, as long as its disk and network counters in libvirt increase and it does not refuse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import connection_loader
 from ansible.utils.display import Display
 
-from ansible_collections.sailloft.fleet.plugins.action.reached import cause
+from ansible_collections.sailloft.fleet.plugins.action.reached import Refusal, cause, refusal_of
 
 PAUSE_S = 2
 SHOWN_EVERY_S = 15
@@ -58,8 +58,12 @@ class ActionModule(ActionBase):
             return result
         start_s = moved = shown = reached = time.monotonic()
         seen: dict[str, int] | None = None
-        while refusal := self._refusal():
+        refused_since: tuple[Refusal | None, float] = (None, start_s)
+        while reason := self._reason():
             now = time.monotonic()
+            refusal = refusal_of(reason)
+            if refused_since[0] != refusal:
+                refused_since = (refusal, now)
             try:
                 state, counters = self._activity(hypervisor, name, variables)
                 reached = now
@@ -77,18 +81,23 @@ class ActionModule(ActionBase):
             if state not in (None, RUNNING):
                 result.update(failed=True, msg=f"{name} is not running on {hypervisor}; start it: virsh start {name}")
                 return result
+            if refusal and now - refused_since[1] >= refusal.boot_s * load():
+                result.update(
+                    failed=True, msg=f"{name} refuses the connection ({reason}). {refusal.remedy}, then run again"
+                )
+                return result
             if now - moved > (options["silent_s"] + options["boot_stall_s"]) * load():
-                result.update(failed=True, msg=stalled(name, hypervisor, now - moved, seen, refusal))
+                result.update(failed=True, msg=stalled(name, hypervisor, now - moved, seen, reason))
                 return result
             if now - shown >= SHOWN_EVERY_S:
                 shown = now
                 does = activity(seen) if reached == now else f"its hypervisor {hypervisor} cannot be reached"
-                display.display(f"{name} boots, {now - start_s:.0f} s: {does}; {refusal.partition('; ')[0]}")
+                display.display(f"{name} boots, {now - start_s:.0f} s: {does}; {reason.partition('; ')[0]}")
             time.sleep(PAUSE_S)
         result.update(changed=False, elapsed_s=round(time.monotonic() - start_s))
         return result
 
-    def _refusal(self) -> str:
+    def _reason(self) -> str:
         """Return why the guest's connection fails; empty if it works."""
         try:
             self._connection.reset()
@@ -145,10 +154,10 @@ def activity(counters: dict[str, int] | None) -> str:
     return f"{read / 1e6:.1f} MB read from its disks, {written / 1e6:.1f} MB written, {sent / 1e3:.1f} kB sent"
 
 
-def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int] | None, refusal: str) -> str:
+def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int] | None, reason: str) -> str:
     """Return the message for a guest that makes no progress, with the cause of its last failed connection."""
     return (
-        f"{name} does not answer ({refusal}), and has shown no activity for {silent_s:.0f} s ({activity(counters)}). "
+        f"{name} does not answer ({reason}), and has shown no activity for {silent_s:.0f} s ({activity(counters)}). "
         f"Compare its address with ansible_host (libvirt: virsh domifaddr {name} --source arp), read its console "
         f"(libvirt: /var/log/libvirt/qemu/{name}-console.log on {hypervisor}), reset it there "
         f"(libvirt: virsh reset {name}), and run again"

@@ -11,6 +11,7 @@ executor/playbook_executor.py).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
@@ -21,6 +22,32 @@ PREFIX = "Failed to connect to the host via ssh: "
 # What Mitogen puts before the lines that ssh printed.
 HEADING = re.compile(r"EOF on stream; last \d+ lines received:")
 LONGEST = 300  # characters of the cause; the end is kept, because banners come first
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A cause that does not pass by waiting: its pattern, the seconds for which a guest that boots may have it."""
+
+    pattern: re.Pattern[str]
+    boot_s: int
+    remedy: str
+
+
+# The words of OpenSSH, Mitogen and paramiko. sshd of a guest may answer before its first boot has written the keys.
+REFUSALS = (
+    Refusal(
+        re.compile("host key verification failed|mismatching host key|host key mismatch", re.IGNORECASE),
+        0,
+        "Ansible does not ask for a new host key: connect once with ssh and compare it, or set ansible_ssh_common_args "
+        "to -o StrictHostKeyChecking=accept-new; if another machine had the address, remove its key: ssh-keygen -R "
+        "ADDRESS",
+    ),
+    Refusal(
+        re.compile(r"permission denied \(|too many authentication failures|authentication is incorrect", re.IGNORECASE),
+        60,
+        "Compare ansible_user and ansible_ssh_private_key_file with the user and the keys that the host accepts",
+    ),
+)
 
 
 class ActionModule(ActionBase):
@@ -41,9 +68,8 @@ class ActionModule(ActionBase):
             result.update(
                 failed=True,
                 cause=reason,
-                msg=f"{name} cannot be reached at {self._address(name, variables)}: {reason}. Check that it is up and "
-                "that the inventory has its address, port, user and key (ansible_host, ansible_port, ansible_user, "
-                "ansible_ssh_private_key_file), then run again",
+                msg=f"{name} cannot be reached at {self._address(name, variables)}: {reason}. {remedy(reason)}, "
+                "then run again",
             )
         else:
             refusal = self._not_root() if arguments["root"] else ""
@@ -78,3 +104,18 @@ def cause(message: str) -> str:
     """Return the message of a connection plugin's failure, in one line."""
     line = "; ".join(part.strip() for part in HEADING.sub("", message.replace(PREFIX, "")).splitlines() if part.strip())
     return (line if len(line) <= LONGEST else f"...{line[-LONGEST:]}").rstrip(".")
+
+
+def refusal_of(reason: str) -> Refusal | None:
+    """Return the refusal that a connection's ``cause`` is; None for one that may pass by waiting."""
+    return next((refusal for refusal in REFUSALS if refusal.pattern.search(reason)), None)
+
+
+def remedy(reason: str) -> str:
+    """Return the next step for a connection's ``cause``."""
+    if refusal := refusal_of(reason):
+        return refusal.remedy
+    return (
+        "Check that it is up and that the inventory has its address, port, user and key (ansible_host, ansible_port, "
+        "ansible_user, ansible_ssh_private_key_file)"
+    )

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Find variables that a role does not know, with the nearest known name, and missing ones. Pure: names only."""
+"""Find names that are not known, with the nearest known name, and missing ones. Pure: names only."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from difflib import get_close_matches
 
 # Hosts that a warning names before it counts the rest.
 NAMED_HOSTS = 3
-# The difflib ratio of two names, without the role's prefix, above which one is a likely misspelling of the other:
-# "headrom" and "headroom" have 0.93, "hugepage" and "hugepages" 0.94, "asicc" and "policy" 0.36.
+# The difflib ratio of two names of one role without its prefix, or of one dictionary, above which one is a likely
+# misspelling of the other: "headrom" and "headroom" have 0.93, "domian" and "domain" 0.83, "asicc" and "policy" 0.36.
 NEAR = 0.7
-# The same for names without a common prefix: "recoding" and "recording" have 0.94, "record" and "recording" 0.8.
+# The same for all variables of a site: "recoding" and "recording" have 0.94, "record" and "recording" 0.8.
 NEAR_WHOLE = 0.85
 
 
@@ -25,6 +25,13 @@ def is_of(name: str, role: str, roles: Iterable[str]) -> bool:
 def nearest(name: str, valid_names: Iterable[str]) -> str:
     """Return the name of ``valid_names`` of which ``name`` is a likely misspelling; "" if there is none."""
     return next(iter(get_close_matches(name, sorted(valid_names), n=1, cutoff=NEAR_WHOLE)), "")
+
+
+def valid_settings(setting: str, valid_names: Iterable[str]) -> str:
+    """Return the remedy for an unknown setting: the name of which it is a likely misspelling, or all valid ones."""
+    names = sorted(valid_names)
+    matches = get_close_matches(setting, names, n=1, cutoff=NEAR)
+    return f"did you mean {matches[0]}?" if matches else f"valid settings: {', '.join(names)}"
 
 
 def unknown_names(role: str, hosts_by_name: dict[str, list[str]], valid_names: Iterable[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import valid_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import Check, InvalidValueError
 
 
@@ -42,7 +43,7 @@ class Settings:
         """Refuse settings of other names."""
         for name in self.data:
             if name not in valid_names:
-                raise self.refuse_unknown(name, f"valid settings: {', '.join(sorted(valid_names))}")
+                raise self.refuse_unknown(name, valid_settings(name, valid_names))
 
     def need(self, *settings: str) -> None:
         """Refuse the settings where one of these is left out."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import valid_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
@@ -84,7 +85,7 @@ def checked(settings: Any) -> dict[str, Any]:
     """Return the given settings by concern, in order. Raises RequestError for an unknown one."""
     unknown = sorted(set(settings) - set(ORDER))
     if unknown:
-        raise RequestError(f"unknown settings {', '.join(unknown)}", f"valid settings: {', '.join(ORDER)}")
+        raise RequestError(f"unknown setting {unknown[0]!r}", valid_settings(unknown[0], ORDER))
     return {concern: settings[concern] for concern in ORDER if settings.get(concern) is not None}
 
 

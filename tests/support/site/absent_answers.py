@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec 
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.whole_host import requests
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 Parameters = dict[str, Any]
@@ -46,7 +47,8 @@ def server() -> Host:
 
 def domains(given: Parameters) -> list[dict[str, Any]]:
     """Return the requested virtual machines, planned on the server."""
-    plans = plan_domains(server(), parse_specs(given["domains"]))
+    host = server()
+    plans = plan_domains(host, parse_specs(requests(given, host)))
     return [
         {
             "name": plan.name,

@@ -71,6 +71,7 @@ def wait(monkeypatch):
         check_mode=False,
         silent_s=SILENT_S,
         hypervisor_name="hv01",
+        causes=(MITOGEN,),
         **more,
     ):
         clock.step_s = step_s
@@ -86,9 +87,11 @@ def wait(monkeypatch):
         monkeypatch.setattr(guest_answers, "connection_loader", hypervisor)
         action = guest_answers.ActionModule(task, connection, PlayContext(), None, None, None)
 
+        told = list(causes)
+
         def command(_command, sudoable):
             if clock.now_s < answers_at_s:
-                raise AnsibleConnectionFailure(MITOGEN)
+                raise AnsibleConnectionFailure(told.pop(0) if len(told) > 1 else told[0])
             return {"rc": 0}
 
         monkeypatch.setattr(action, "_low_level_execute_command", command)
@@ -190,3 +193,45 @@ def test_a_hypervisor_that_the_inventory_does_not_have_fails_at_once(wait):
     result, shown = wait(Hypervisor(stats(0)), hypervisor_name="hv02")
     assert (result["failed"], shown) == (True, [])
     assert result["msg"] == Mentions("gpu01", "hv02", "gpu_guest_host")
+
+
+SSH = "Failed to connect to the host via ssh: "
+DENIED = f"{SSH}root@192.0.2.21: Permission denied (publickey)."
+UNKNOWN_KEY = f"{SSH}No ED25519 host key is known for 192.0.2.21.\r\nHost key verification failed."
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        UNKNOWN_KEY,
+        "Host key checking is enabled, and SSH reported an unrecognized or mismatching host key.",
+        "host key mismatch for 192.0.2.21",
+    ],
+    ids=["ssh", "Mitogen", "paramiko"],
+)
+def test_a_guest_whose_host_key_is_not_known_fails_at_once(wait, cause):
+    result, shown = wait(Hypervisor(*(stats(read) for read in range(2000))), causes=(cause,))
+    assert (result["failed"], shown) == (True, [])
+    assert result["msg"] == Mentions("gpu01", "accept-new", "ssh-keygen -R")
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [DENIED, f"{SSH}Received disconnect: Too many authentication failures", "SSH authentication is incorrect"],
+)
+def test_a_guest_that_refuses_the_key_fails_before_it_is_silent_for_long(wait, cause):
+    result, shown = wait(Hypervisor(*(stats(read) for read in range(2000))), causes=(cause,))
+    assert result["failed"]
+    assert result["msg"] == Mentions("gpu01", "ansible_user", "ansible_ssh_private_key_file")
+    assert len(shown) == 2  # after 20 and 40 s; the third would come after 60
+
+
+def test_a_guest_may_refuse_keys_until_its_first_boot_has_written_them(wait):
+    refusals = (*[DENIED] * 5, MITOGEN, *[DENIED] * 5)
+    result, _shown = wait(Hypervisor(stats(0)), answers_at_s=110, causes=refusals, silent_s=None)
+    assert (result.get("failed", False), result["elapsed_s"]) == (False, 110)
+
+
+def test_a_guest_that_does_not_run_is_reported_as_such_where_another_machine_has_its_address(wait):
+    result, _shown = wait(Hypervisor(stats(0, state=5)), causes=(UNKNOWN_KEY,))
+    assert result["msg"] == Mentions("virsh start gpu01")

@@ -42,9 +42,8 @@ def test_the_address_is_that_of_the_connection_and_else_of_the_inventory(connect
     assert action._address("hv01", given) == address
 
 
-@pytest.mark.parametrize("delegate_to", [None, "boot01"])
-def test_a_host_that_is_not_reached_fails_with_its_name_address_and_cause(monkeypatch, delegate_to):
-    task = Task.load({"action": "sailloft.fleet.reached", "args": {}, "delegate_to": delegate_to})
+def refused(monkeypatch, message, **task):
+    """Return the result for a host whose connection fails with this message."""
     connection = SimpleNamespace(
         host="192.0.2.1",
         port=None,
@@ -52,16 +51,27 @@ def test_a_host_that_is_not_reached_fails_with_its_name_address_and_cause(monkey
         force_persistence=False,
         _shell=SimpleNamespace(tmpdir="/nowhere"),
     )
-    action = ActionModule(task, connection, PlayContext(), DataLoader(), Templar(DataLoader()), None)
+    loaded = Task.load({"action": "sailloft.fleet.reached", "args": {}, **task})
+    action = ActionModule(loaded, connection, PlayContext(), DataLoader(), Templar(DataLoader()), None)
 
     def refuse(command, sudoable):
         assert (command, sudoable) == ("true", False)
-        raise AnsibleConnectionFailure("banner\nno route to host.")
+        raise AnsibleConnectionFailure(message)
 
     monkeypatch.setattr(action, "_low_level_execute_command", refuse)
-    result = action.run(task_vars={"inventory_hostname": "hv01"})
+    return action.run(task_vars={"inventory_hostname": "hv01"})
+
+
+@pytest.mark.parametrize("delegate_to", [None, "boot01"])
+def test_a_host_that_is_not_reached_fails_with_its_name_address_and_cause(monkeypatch, delegate_to):
+    result = refused(monkeypatch, "banner\nno route to host.", delegate_to=delegate_to)
     assert (result["failed"], result["cause"]) == (True, "banner; no route to host")
-    assert result["msg"] == (Mentions(delegate_to or "hv01", "192.0.2.1"))
+    assert result["msg"] == (Mentions(delegate_to or "hv01", "192.0.2.1", "ansible_host"))
+
+
+def test_a_host_whose_key_is_not_known_fails_with_the_ways_to_accept_it(monkeypatch):
+    result = refused(monkeypatch, "Failed to connect to the host via ssh: Host key verification failed.")
+    assert result["msg"] == Mentions("hv01", "192.0.2.1", "accept-new", "ssh-keygen -R")
 
 
 def test_a_host_that_answers_is_reached(monkeypatch):

@@ -133,7 +133,6 @@ def test_every_role_reports_its_own_unknown_variables(site):
     roles = [{"role": f"sailloft.fleet.{role}"} for role in ROLES]
     status, told, output = site.play({"vars": {**given, **required}, "roles": roles}, "--tags=none", "-lleaf1")
     assert status == 0, output
-    assert len(ROLES) == 13
     assert told == [
         f"leaf1: the role {role} has no variable {role}_no_such_name, which is ignored; ansible-doc -t role "
         f"sailloft.fleet.{role} lists its variables"

@@ -42,6 +42,12 @@ def test_unknown_settings_are_refused():
     assert refused(lambda: given.only("speed", "lanes")) == Mentions("port 1", "'mtu'", "lanes, speed")
 
 
+def test_the_setting_that_an_unknown_one_is_likely_meant_to_be_is_named_alone():
+    given = Settings(SailloftError, "gpu_vm_whole_host", {"brige": "br0"})
+    assert refused(lambda: given.only("bridge", "image", "lanes")) == Mentions("'brige'", "bridge")
+    assert "lanes" not in refused(lambda: given.only("bridge", "image", "lanes"))
+
+
 def test_missing_required_settings_are_refused():
     given = Settings(SailloftError, "port 1", {"mtu": 9000, "speed": None})
     given.need("mtu")

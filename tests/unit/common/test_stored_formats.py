@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
-FILES = Path(__file__).parents[2] / "formats"
+ROOT = Path(__file__).parents[3]
+FILES = ROOT / "tests/formats"
 SHA256 = "0" * 64
 
 
@@ -109,3 +111,21 @@ def test_a_bundle_of_secrets_is_read_for_ever():
 
 def test_every_stored_format_has_a_file():
     assert {path.name for path in FILES.iterdir()} == {*READERS, "channel-1.ipxe", "identity-2", "README.md"}
+
+
+# Formats of which no file of an earlier version is read, with the reason.
+NOT_STORED = {
+    "health-verdict-1": "printed with --format json, for other programs",
+    "health-answer-1": "a node's answer to the controller within one run",
+    "identity-report-1": "written by each boot to the node's memory",
+}
+FORMAT = re.compile(r"\bsailloft-([a-z-]+)/(\d+)")
+
+
+def test_every_format_of_the_sources_has_a_file_or_is_never_read_later():
+    sources = [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "roles").glob("*/files/**/*")]
+    texts = [path.read_text(encoding="utf-8") for path in sources if path.is_file() and path.suffix != ".pyc"]
+    formats = {"-".join(names) for text in texts for names in FORMAT.findall(text)}
+    files = {path.stem.replace("_", "-") for path in FILES.iterdir()}
+    assert len(formats) > len(NOT_STORED)
+    assert formats - files == set(NOT_STORED)

@@ -47,7 +47,7 @@ def arguments(**variables: Any) -> list[tuple[str, dict[str, Any]]]:
 
 def test_the_awx_modules_accept_the_arguments():
     calls = arguments(controller_image="registry.example.com/sailloft", controller_credentials=["ssh"])
-    assert len(calls) == 5 + len(PLAY["vars"]["jobs"])
+    assert len(calls) == 5 + len(PLAY["vars"]["__jobs"])
     for name, given in calls:
         assert argument_specs.faults(name, "ControllerAPIModule", given) == []
     # The check finds a wrong argument.
@@ -68,7 +68,7 @@ def test_the_workflow_is_in_the_order_of_site_yml():
     nodes = given["workflow_nodes"]
     following = [node["related"]["success_nodes"][0]["identifier"] for node in nodes if "related" in node]
     assert following == [node["identifier"] for node in nodes[1:]]
-    playbooks = {job["name"]: job["playbook"] for job in PLAY["vars"]["jobs"]}
+    playbooks = {job["name"]: job["playbook"] for job in PLAY["vars"]["__jobs"]}
     plays = yaml.safe_load((PLAYBOOKS / "site.yml").read_text())[1:]
     site = [play["ansible.builtin.import_playbook"] for play in plays]
     assert [playbooks[node["unified_job_template"]["name"]] for node in nodes] == site

@@ -18,15 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.filter.gpu_servers import gpu_se
 from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
-# The plays that change the hosts of a group and have no waves or stages of their own.
-WAVES = {
-    ("gpu_hosts", "Configure the servers that need changes, until a reboot is due"),
-    ("gpu_vms", "Define and start the GPU virtual machines"),
-    ("gpu_vms", "Configure the guests"),
-    ("boot_servers", "Configure the boot servers"),
-    ("gpu_nodes", "Set up the software of the GPU nodes"),
-    ("node_health", "Install the health check"),
-}
+ROWS = yaml.safe_load((PLAYBOOKS.parent / "meta/run_specs.yml").read_text())["playbooks"]
+KEYWORDS = ("serial", "max_fail_percentage")
 
 
 def test_waves_are_read_from_the_variables_of_the_first_host():
@@ -53,24 +46,33 @@ def test_an_invalid_max_fail_percentage_is_refused(most):
         waves(["a"], {"a": {"play_max_fail_percentage": most}})
 
 
-def test_the_plays_that_change_hosts_of_a_group_have_waves():
-    found = set()
-    for file in PLAYBOOKS.glob("*.yml"):
-        for play in yaml.safe_load(file.read_text()):
-            # The first group in the play's pattern, which may be in a template; names has the hosts of two groups.
-            group = re.search(r"[a-z]+_[a-z]+", str(play.get("hosts")))
-            names = "names" if "names" in play.get("vars", {}) else f"groups.{group and group[0]} | default([])"
-            read = f"({names} | sailloft.fleet.waves(hostvars | default({{}})))"
-            for keyword in ("serial", "max_fail_percentage"):
-                if play.get(keyword) == f"{{{{ {read}.{keyword} }}}}":
-                    found.add((file.stem, play["name"], keyword))
-    assert found == {(*each, keyword) for each in WAVES for keyword in ("serial", "max_fail_percentage")}
+def runs_a_role(play):
+    """Return True if a play runs a role, not only one of its further entry points."""
+    imports = [task[name] for task in play.get("tasks", []) for name in task if name.endswith(".import_role")]
+    return bool(play.get("roles")) or any("tasks_from" not in role for role in imports)
 
 
-def test_two_groups_are_one_list_in_the_order_of_the_pattern():
+def wave_settings(play):
+    """Return the two keywords of a play whose waves a site sets with play_serial and play_max_fail_percentage."""
+    # The first group in the play's pattern, which may be in a template; __names has the hosts of several groups.
+    group = re.search(r"[a-z]+_[a-z]+", str(play["hosts"]).replace("__names", ""))
+    names = "__names" if "__names" in play.get("vars", {}) else f"groups.{group and group[0]} | default([])"
+    read = f"({names} | sailloft.fleet.waves(hostvars | default({{}})))"
+    return {keyword: f"{{{{ {read}.{keyword} }}}}" for keyword in KEYWORDS}
+
+
+@pytest.mark.parametrize("playbook", [name for name, row in ROWS.items() if "play_serial" in row.get("variables", [])])
+def test_the_plays_that_run_roles_have_the_waves_that_their_playbook_takes(playbook):
+    plays = [play for play in yaml.safe_load((PLAYBOOKS / f"{playbook}.yml").read_text()) if "hosts" in play]
+    in_waves = [play for play in plays if {key: play.get(key) for key in KEYWORDS} == wave_settings(play)]
+    assert in_waves
+    assert [play["name"] for play in plays if runs_a_role(play) and not set(KEYWORDS) <= set(play)] == []
+
+
+def test_several_groups_are_one_list_in_the_order_of_the_pattern():
     play = yaml.safe_load((PLAYBOOKS / "gpu_nodes.yml").read_text())[1]
     groups = play["hosts"].split(":")
-    assert play["vars"]["names"] == "{{ " + " + ".join(f"(groups.{group} | default([]))" for group in groups) + " }}"
+    assert play["vars"]["__names"] == "{{ " + " + ".join(f"(groups.{group} | default([]))" for group in groups) + " }}"
 
 
 @pytest.mark.parametrize(

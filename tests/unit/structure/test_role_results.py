@@ -50,9 +50,29 @@ def test_registered_variables_of_a_role_are_used(role):
     assert [name for name in sorted(registered) if len(re.findall(rf"\b{name}\b", text)) < 2] == []
 
 
-@pytest.mark.parametrize("playbook", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
+PLAYBOOKS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((ROOT / "playbooks").glob("*.yml"))}
+# What playbooks tell playbooks/run_check.yml, and the callback plugin breaker.
+TOLD = {"run_playbook", "run_part", "breaker_hosts"}
+
+
+def given_by(parts):
+    """Yield the variables that plays, their tasks, blocks and roles have as ``vars``."""
+    for part in parts or []:
+        yield from part.get("vars", {})
+        for inner in ("roles", "pre_tasks", "tasks", "post_tasks", "block", "rescue", "always"):
+            yield from given_by(part.get(inner))
+
+
+# A site's variable of the same name would not be read.
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_variables_that_a_playbook_gives_are_private_or_those_of_a_role(playbook):
+    public = {name for name in given_by(PLAYBOOKS[playbook]) if not name.startswith("__")} - TOLD
+    assert {name for name in public if not name.startswith(tuple(f"{role}_" for role in NAMES))} == set()
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
 def test_variables_that_a_playbook_sets_are_private_or_a_roles_results(playbook):
-    plays = yaml.safe_load((ROOT / "playbooks" / f"{playbook}.yml").read_text())
+    plays = PLAYBOOKS[playbook]
     names = {name for play in plays for part in ("pre_tasks", "tasks", "post_tasks") for name in set_by(play.get(part))}
     public = {name for name in names if not name.startswith("__")}
     assert public <= {name for role in NAMES for name in results(role)}

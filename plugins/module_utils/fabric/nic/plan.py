@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, DSCPS, Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers import buffers
@@ -38,6 +40,10 @@ OF_THE_PORT = (
 )
 SPEED_GBIT_S_AT_MOST = 1600
 CABLE_M_AT_MOST = 1000  # mlx5's limit (MLX5E_MAX_CABLE_LENGTH in en_dcbnl.c)
+LIMITS = {
+    "speed_gbit_s": values.within(1, SPEED_GBIT_S_AT_MOST),
+    "cable_m": values.within(1, CABLE_M_AT_MOST),
+}
 
 
 @dataclass(frozen=True)
@@ -59,20 +65,11 @@ def _request(name: Any, data: Any) -> NicRequest:
     subject = f"{NICS}: {name}"
     if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
         raise FabricError(subject, "not the name of an RDMA device", "'ls /sys/class/infiniband' shows them")
-    if not isinstance(data or {}, Mapping):
-        raise FabricError(subject, "not a dictionary", "write it as settings by name, or {}")
-    numbers = {}
-    for setting, maximum in (("speed_gbit_s", SPEED_GBIT_S_AT_MOST), ("cable_m", CABLE_M_AT_MOST)):
-        value = (data or {}).get(setting)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum):
-            raise FabricError(subject, f"{setting} {value!r} is not a whole number from 1 to {maximum}", "give one")
-        numbers[setting] = value
-    unknown = sorted(set(data or {}) - set(numbers))
-    if unknown:
-        raise FabricError(subject, f"unknown setting {unknown[0]!r}", f"valid settings: {', '.join(sorted(numbers))}")
-    if numbers["cable_m"] is not None and numbers["speed_gbit_s"] is None:
+    given = Settings(FabricError, subject, {} if data is None else data)
+    request: NicRequest = given.load(NicRequest, LIMITS)
+    if request.cable_m is not None and request.speed_gbit_s is None:
         raise FabricError(subject, "cable_m without speed_gbit_s", "give both: headroom follows from the two")
-    return NicRequest(**numbers)
+    return request
 
 
 def class_of(policy: Policy, name: str | None) -> RdmaClass:

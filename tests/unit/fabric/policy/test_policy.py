@@ -147,7 +147,7 @@ def test_a_policy_may_turn_the_watchdog_off():
 
 REFUSED = [
     (["roce"], "roce_policy: not a dictionary"),
-    ({"clases": {}}, "roce_policy: unknown setting 'clases'; valid settings: "),
+    ({"clases": {}}, "roce_policy: unknown setting 'clases'; did you mean classes?"),
     ({"classes": {}}, "classes is not a dictionary of at least one class"),
     ({"classes": ["roce"]}, "classes is not a dictionary of at least one class"),
     ({"classes": {"roce": None}}, "roce_policy: class roce: not a dictionary"),

@@ -150,7 +150,7 @@ def test_vfs_are_removed_before_their_function_is_bound(server):
 
 
 def test_unknown_settings_are_refused(server):
-    with raises(HostError, "huge_pages", "hugepages", "sriov"):
+    with raises(HostError, "huge_pages", "hugepages"):
         ensure(server, {"huge_pages": {}})
 
 

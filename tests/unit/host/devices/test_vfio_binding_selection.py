@@ -111,7 +111,7 @@ def test_a_wrong_selection_is_refused(server, devices, release, message):
         ({}, "vfio_binding: devices is missing; set it"),
         (
             {"devices": [], "keep_driver_off": True},
-            "vfio_binding: unknown setting 'keep_driver_off'; valid settings: devices, keep_drivers_off, release",
+            "vfio_binding: unknown setting 'keep_driver_off'; did you mean keep_drivers_off?",
         ),
     ],
 )

@@ -25,8 +25,7 @@ ERRORS = {
     "unknown": (
         "domain:",
         "domian:",
-        "3: domian: unknown setting; valid settings: blocks, checks, devices, domain, floor, "
-        "links, media, models, networks, site",
+        "3: domian: unknown setting; did you mean domain?",
     ),
     "twice": (
         "domain: example.com",
