@@ -68,7 +68,7 @@ def _build_all(
     images: Mapping[str, Image], setting: Setting, public_key: str, work: Path, progress: Callable[[str], object]
 ) -> list[Outcome]:
     fetch = Fetcher(setting.open_url)
-    requests = _requests(images, fetch)
+    requests = layer_requests(images, fetch)
     chains = {name: [requests[layer.name] for layer in image.layers] for name, image in images.items()}
     missing = [request for request in requests.values() if not layers.find(setting.cache, request.key)]
     stageless = {name for name, chain in chains.items() if not first_stages.has_stage(setting, public_key, chain)}
@@ -113,7 +113,7 @@ def _build_all(
     return outcomes
 
 
-def _requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, LayerRequest]:
+def layer_requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, LayerRequest]:
     """Return layer name -> requested layer, in an order in which a layer comes after those below it."""
     requests: dict[str, LayerRequest] = {}
     for image in images.values():
