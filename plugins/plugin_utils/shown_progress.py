@@ -58,12 +58,13 @@ class ShownProgress(ActionBase):
             return result
         progress = temporary["stdout"].strip().splitlines()[-1]
         try:
-            result.update(self._watched({**arguments, "progress": progress}, progress, task_vars))
+            result.update(self.watched({**arguments, "progress": progress}, progress, task_vars))
         finally:
             self._low_level_execute_command(f"rm -f {shlex.quote(progress)}")
         return result
 
-    def _watched(self, arguments: dict[str, Any], progress: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    def watched(self, arguments: dict[str, Any], progress: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the result of the module, which runs in the background while its lines are shown."""
         # async_val is reset after this call: only the call runs in the background, not the task.
         self._task.async_val = LIMIT_S
         try:
@@ -78,8 +79,8 @@ class ShownProgress(ActionBase):
         while True:
             time.sleep(pause)
             pause = min(2 * pause, POLL_S)
-            status = self._status(job, "status", task_vars)
-            shown = self._show(progress, shown)
+            status = self.job_status(job, "status", task_vars)
+            shown = self.show_lines(progress, shown)
             if status.get("finished"):
                 break
             if status.get("failed"):
@@ -87,18 +88,19 @@ class ShownProgress(ActionBase):
             if time.monotonic() > until:
                 cause = f"{self.WORK} has not finished in {LIMIT_S // 3600} h"
                 return {"failed": True, "msg": f"{self.subject()}: {cause}; {self.REMEDY}"}
-        self._status(job, "cleanup", task_vars)
+        self.job_status(job, "cleanup", task_vars)
         for name in ("finished", "started", "ansible_job_id", "results_file", "erased"):
             status.pop(name, None)
         return status
 
-    def _status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    def job_status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Return async_status's result: the state of a job for mode status; mode cleanup removes its file."""
         # The path comes from the job itself, because its user's HOME can differ from ~USER.
         folder, _slash, name = job.rpartition("/")
         arguments = {"jid": name, "mode": mode, "_async_dir": folder}
         return self._execute_module(module_name=JOB, module_args=arguments, task_vars=task_vars)
 
-    def _show(self, progress: str, shown: int) -> int:
+    def show_lines(self, progress: str, shown: int) -> int:
         """Print the lines after the first ``shown`` and return the number of lines shown in all."""
         read = self._low_level_execute_command(f"tail -n +{shown + 1} {shlex.quote(progress)}")
         lines = read["stdout"].splitlines() if read["rc"] == 0 else []

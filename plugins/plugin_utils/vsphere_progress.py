@@ -31,7 +31,8 @@ class VSphereProgress(ShownProgress):
         """Return vCenter's name."""
         return str(self._task.args.get("hostname") or "vSphere")
 
-    def _status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    def job_status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the state of a job once it ends, or after ``SHOW_S``."""
         file = Path(job)
         if self._connection.transport == "local":
             if mode == "cleanup" and _removed(file):
@@ -41,7 +42,7 @@ class VSphereProgress(ShownProgress):
                 if time.monotonic() > end:
                     return {"started": True, "finished": False}
                 time.sleep(LOOK_S)
-        return super()._status(job, mode, task_vars)
+        return super().job_status(job, mode, task_vars)
 
 
 def _removed(job: Path) -> bool:

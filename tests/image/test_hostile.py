@@ -143,9 +143,9 @@ def canaries(tmp_path, site):
 def roles(tmp_path, monkeypatch) -> Path:
     """The directory of roles that the build host's Ansible uses."""
     monkeypatch.setenv("ANSIBLE_ROLES_PATH", str(tmp_path / "roles"))
-    ansible_paths._settings.cache_clear()
+    ansible_paths.ansible_settings.cache_clear()
     yield tmp_path / "roles"
-    ansible_paths._settings.cache_clear()
+    ansible_paths.ansible_settings.cache_clear()
 
 
 def write_role(folder: Path, tasks: str, canaries: Canaries) -> None:

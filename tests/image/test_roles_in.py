@@ -82,7 +82,7 @@ def root(pristine, tmp_path):
 def make_role(tmp_path, monkeypatch):
     """Return a function that writes a role of one task file to a separate roles path."""
     monkeypatch.setenv("ANSIBLE_ROLES_PATH", str(tmp_path / "roles"))
-    ansible_paths._settings.cache_clear()
+    ansible_paths.ansible_settings.cache_clear()
 
     def make(name, tasks):
         place = tmp_path / "roles" / name / "tasks"
@@ -91,7 +91,7 @@ def make_role(tmp_path, monkeypatch):
         return tmp_path / "roles" / name
 
     yield make
-    ansible_paths._settings.cache_clear()
+    ansible_paths.ansible_settings.cache_clear()
 
 
 def tree(root):

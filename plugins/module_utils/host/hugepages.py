@@ -160,7 +160,7 @@ def _write(system: System, pool: Pool, count: int) -> None:
         if free_mib < missing_mib:
             cause = f"only {free_mib} MiB are free on that node, but {missing_mib} MiB more are needed"
             remedy = "stop what uses its memory, or request fewer"
-        elif _reserved_at_boot(system, pool.size_mib):
+        elif reserved_at_boot(system, pool.size_mib):
             # mm/hugetlb.c allocates with memblock_alloc_try_nid_raw, which falls back to other nodes silently.
             cause = (
                 "this boot's kernel arguments reserve pages of this size, but the node had no free block of that size "
@@ -174,7 +174,8 @@ def _write(system: System, pool: Pool, count: int) -> None:
         raise HostError(f"hugepages: the kernel gave {got} of {count} pages of {pool}: {cause}", remedy)
 
 
-def _reserved_at_boot(system: System, size_mib: int) -> bool:
+def reserved_at_boot(system: System, size_mib: int) -> bool:
+    """Return True if the kernel's arguments reserve pages of this size."""
     sizes = re.findall(r"\bhugepagesz=(\d+)([KMG])", system.read("/proc/cmdline") or "")
     return any(int(number) * {"K": 1 / 1024, "M": 1, "G": 1024}[unit] == size_mib for number, unit in sizes)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
@@ -17,61 +18,65 @@ from messages import Mentions
 from ansible_collections.sailloft.fleet.plugins.action.reached import ActionModule
 
 
-def test_a_templated_port_of_the_inventory_is_reported_as_a_number():
-    """The connection does not show its port, so the port of the inventory is reported."""
-    action = ActionModule.__new__(ActionModule)
-    given = {"site_ports": {"lab": 2201}, "ansible_port": trust_as_template("{{ site_ports.lab }}")}
-    action._connection = SimpleNamespace()
-    action._templar = Templar(DataLoader(), variables=given)
-    assert action._address("hv01", given) == "hv01, port 2201"
+NO_ROUTE = "banner\nno route to host."
 
 
-@pytest.mark.parametrize(
-    ("connection", "given", "address"),
-    [
-        ({}, {}, "hv01"),
-        ({}, {"ansible_host": "192.0.2.1"}, "192.0.2.1"),
-        ({"host": "192.0.2.2"}, {"ansible_host": "192.0.2.1", "ansible_port": 22}, "192.0.2.2, port 22"),
-        ({"host": "192.0.2.2", "port": 2222}, {"ansible_port": 22}, "192.0.2.2, port 2222"),
-    ],
-)
-def test_the_address_is_that_of_the_connection_and_else_of_the_inventory(connection, given, address):
-    action = ActionModule.__new__(ActionModule)
-    action._connection = SimpleNamespace(**connection)
-    action._templar = Templar(DataLoader(), variables=given)
-    assert action._address("hv01", given) == address
-
-
-def refused(monkeypatch, message, **task):
-    """Return the result for a host whose connection fails with this message."""
-    connection = SimpleNamespace(
-        host="192.0.2.1",
-        port=None,
-        supports_persistence=False,
-        force_persistence=False,
-        _shell=SimpleNamespace(tmpdir="/nowhere"),
+def failure(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, Any],
+    *,
+    delegate_to: Any = None,
+    message: str = NO_ROUTE,
+    **connection: Any,
+):
+    """Return the message about a host whose connection, with these attributes, fails with ``message``."""
+    task = Task.load({"action": "sailloft.fleet.reached", "args": {}, "delegate_to": delegate_to})
+    connected = SimpleNamespace(
+        supports_persistence=False, force_persistence=False, _shell=SimpleNamespace(tmpdir="/nowhere"), **connection
     )
-    loaded = Task.load({"action": "sailloft.fleet.reached", "args": {}, **task})
-    action = ActionModule(loaded, connection, PlayContext(), DataLoader(), Templar(DataLoader()), None)
+    templar = Templar(DataLoader(), variables=variables)
+    action = ActionModule(task, connected, PlayContext(), DataLoader(), templar, None)
 
     def refuse(command, sudoable):
         assert (command, sudoable) == ("true", False)
         raise AnsibleConnectionFailure(message)
 
     monkeypatch.setattr(action, "_low_level_execute_command", refuse)
-    return action.run(task_vars={"inventory_hostname": "hv01"})
+    result = action.run(task_vars={"inventory_hostname": "hv01", **variables})
+    assert result["failed"]
+    assert message != NO_ROUTE or result["cause"] == "banner; no route to host"
+    return result["msg"]
 
 
-@pytest.mark.parametrize("delegate_to", [None, "boot01"])
-def test_a_host_that_is_not_reached_fails_with_its_name_address_and_cause(monkeypatch, delegate_to):
-    result = refused(monkeypatch, "banner\nno route to host.", delegate_to=delegate_to)
-    assert (result["failed"], result["cause"]) == (True, "banner; no route to host")
-    assert result["msg"] == (Mentions(delegate_to or "hv01", "192.0.2.1", "ansible_host"))
+def test_a_templated_port_of_the_inventory_is_reported_as_a_number(monkeypatch):
+    """The connection does not show its port, so the port of the inventory is reported."""
+    given = {"site_ports": {"lab": 2201}, "ansible_port": trust_as_template("{{ site_ports.lab }}")}
+    assert failure(monkeypatch, given) == Mentions("hv01, port 2201")
+
+
+@pytest.mark.parametrize(
+    ("connection", "given", "address"),
+    [
+        ({}, {}, "at hv01:"),
+        ({}, {"ansible_host": "192.0.2.1"}, "at 192.0.2.1:"),
+        ({"host": "192.0.2.2"}, {"ansible_host": "192.0.2.1", "ansible_port": 22}, "at 192.0.2.2, port 22:"),
+        ({"host": "192.0.2.2", "port": 2222}, {"ansible_port": 22}, "at 192.0.2.2, port 2222:"),
+        ({"host": "192.0.2.2", "port": None}, {}, "at 192.0.2.2:"),
+    ],
+)
+def test_the_address_is_that_of_the_connection_and_else_of_the_inventory(monkeypatch, connection, given, address):
+    assert failure(monkeypatch, given, **connection) == Mentions("hv01", address)
+
+
+def test_a_delegated_task_names_the_host_that_it_runs_on(monkeypatch):
+    assert failure(monkeypatch, {}, delegate_to="boot01") == Mentions("boot01 cannot be reached")
 
 
 def test_a_host_whose_key_is_not_known_fails_with_the_ways_to_accept_it(monkeypatch):
-    result = refused(monkeypatch, "Failed to connect to the host via ssh: Host key verification failed.")
-    assert result["msg"] == Mentions("hv01", "192.0.2.1", "accept-new", "ssh-keygen -R")
+    message = "Failed to connect to the host via ssh: Host key verification failed."
+    assert failure(monkeypatch, {}, message=message, host="192.0.2.1", port=None) == Mentions(
+        "hv01", "192.0.2.1", "accept-new", "ssh-keygen -R"
+    )
 
 
 def test_a_host_that_answers_is_reached(monkeypatch):

@@ -47,7 +47,7 @@ def job(tmp_path, monkeypatch):
 
 def test_the_file_of_a_job_on_the_controller_is_read(job):
     plugin = Plugin("local")
-    assert plugin._status(job.path, "status", {})["finished"]
+    assert plugin.job_status(job.path, "status", {})["finished"]
     assert len(job.looks) == 3
     assert len(plugin.asked) == 1
 
@@ -55,13 +55,13 @@ def test_the_file_of_a_job_on_the_controller_is_read(job):
 def test_the_lines_are_shown_while_the_job_runs(job, monkeypatch):
     monkeypatch.setattr(vsphere_progress, "SHOW_S", -1)
     plugin = Plugin("local")
-    assert plugin._status(job.path, "status", {}) == {"started": True, "finished": False}
+    assert plugin.job_status(job.path, "status", {}) == {"started": True, "finished": False}
     assert not plugin.asked
 
 
 def test_the_file_of_a_job_on_another_host_is_not_read(job):
     plugin = Plugin("ssh")
-    assert plugin._status(job.path, "status", {})["finished"]
+    assert plugin.job_status(job.path, "status", {})["finished"]
     assert not job.looks
     assert plugin.asked[0]["module_args"] == {"jid": "j1", "mode": "status", "_async_dir": str(job.file.parent)}
 
@@ -70,17 +70,17 @@ def test_the_file_of_a_job_on_another_host_is_not_read(job):
 def test_ansible_reads_the_status_if_the_file_is_missing_or_incomplete(job, text):
     job.file.unlink() if text is None else job.file.write_text(text)
     plugin = Plugin("local")
-    plugin._status(job.path, "status", {})
+    plugin.job_status(job.path, "status", {})
     assert not job.looks
     assert len(plugin.asked) == 1
 
 
 def test_the_file_of_a_job_is_removed(job):
     plugin = Plugin("local")
-    plugin._status(job.path, "cleanup", {})
+    plugin.job_status(job.path, "cleanup", {})
     assert not job.file.exists()
     assert not plugin.asked
     for plugin in (Plugin("ssh"), Plugin("local")):
         # On another host, or if the file is missing or another user's, Ansible's module removes it.
-        plugin._status(job.path, "cleanup", {})
+        plugin.job_status(job.path, "cleanup", {})
         assert plugin.asked[0]["module_args"]["mode"] == "cleanup"

@@ -156,8 +156,8 @@ def test_mounts_are_recognized_with_any_unit_of_the_page_size(server, options, m
 @pytest.mark.parametrize("word", ["1G", "1024M", "1048576K"])
 def test_a_boot_reservation_is_recognized_with_any_unit(server, word):
     server.put("/proc/cmdline", f"ro hugepagesz={word} hugepages=0:2\n")
-    assert hugepages._reserved_at_boot(server, 1024)
-    assert not hugepages._reserved_at_boot(server, 2)
+    assert hugepages.reserved_at_boot(server, 1024)
+    assert not hugepages.reserved_at_boot(server, 2)
 
 
 def test_a_run_killed_at_any_point_is_completed_by_the_next_run(killed_anywhere):

@@ -191,7 +191,7 @@ def test_a_reservation_at_boot_that_was_made_on_another_node_is_named(server):
 )
 def test_a_boot_reservation_is_recognized_by_its_size(server, word, size_mib, reserved):
     server.put("/proc/cmdline", f"ro {word}\n")
-    assert hugepages._reserved_at_boot(server, size_mib) is reserved
+    assert hugepages.reserved_at_boot(server, size_mib) is reserved
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The directions of imports that docs/structure.md describes."""
+"""The directions of imports that docs/structure.md describes; tests use public names only."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-PLUGINS = Path(__file__).parents[3] / "plugins"
+ROOT = Path(__file__).parents[3]
+PLUGINS = ROOT / "plugins"
 LIBRARY = PLUGINS / "module_utils"
 PACKAGE = "ansible_collections.sailloft.fleet.plugins.module_utils."
 PLUGIN_UTILS = "ansible_collections.sailloft.fleet.plugins.plugin_utils"
@@ -140,3 +142,64 @@ def test_filters_import_the_library_when_they_are_called():
         and not (node.module or "").startswith(f"{PACKAGE}common")
     ]
     assert early == []
+
+
+PRIVATE = re.compile(r"_(?!_)\w*")
+# Private names of Ansible's action plugins, of namedtuples and of os.
+OTHERS = {"_connection", "_exit", "_play_context", "_replace", "_task", "_templar"}
+ANSIBLES = re.compile(r"_(supports|requires|execute|low_level|remove_tmp|transfer)_\w+")
+
+
+def base(node: ast.expr) -> str:
+    """Return the variable that an expression like ``a.b(c)[0].d`` begins with."""
+    while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def private_uses(text: str) -> list[str]:
+    """Return "NAME in line N" for private names of this collection: of its modules, and of what their calls return."""
+    nodes = list(ast.walk(ast.parse(text)))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and "sailloft" in str(node.module)]
+    aliases = [(alias, node) for node in imports for alias in node.names]
+    variables = {alias.asname or alias.name for alias, _node in aliases}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and base(node.value) in variables:
+            variables |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    uses = [(alias.name, node.lineno) for alias, node in aliases]
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and base(node) in variables:
+            uses.append((node.attr, node.lineno))
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("setattr", "delattr", "object"):
+            target, *names = [*node.args, None]
+            if isinstance(target, ast.Constant) and "sailloft" in str(target.value):
+                uses.append((str(target.value).rpartition(".")[2], node.lineno))
+            elif target and base(target) in variables and isinstance(names[0], ast.Constant):
+                uses.append((str(names[0].value), node.lineno))
+    return [
+        f"{name} in line {line}"
+        for name, line in uses
+        if PRIVATE.fullmatch(name) and name not in OTHERS and not ANSIBLES.fullmatch(name)
+    ]
+
+
+def test_private_names_are_detected():
+    package = f"from {PACKAGE}vm import converge"
+    for text in (
+        f"from {PACKAGE}vm.converge import _diff",
+        f"{package}\nconverge._diff()",
+        f"{package}\nmonkeypatch.setattr(converge, '_diff', None)",
+        f"monkeypatch.setattr('{PACKAGE}vm.converge._diff', None)",
+        f"{package}\nfound = converge.Work()\nfound.rows[0]._diff",
+    ):
+        assert [use.partition(" ")[0] for use in private_uses(text)] == ["_diff"], text
+    assert private_uses(f"{package}\nself._diff, converge.action._task, converge.row._replace(), os._exit") == []
+
+
+def test_tests_use_public_names():
+    uses = {
+        str(path.relative_to(ROOT)): private_uses(text)
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if re.search(r"\b_[a-z]", text := path.read_text())
+    }
+    assert {path: lines for path, lines in uses.items() if lines} == {}

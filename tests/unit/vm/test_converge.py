@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-import pytest
 from drifting import DEFINED, LIVE, WANTED, gone, host, wanted_of
-from machines import hypervisor, lab, observed, plan, request
+from machines import observed, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import decide
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences, running_differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import ObservedDomain
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import differences_of_domain
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
 def domain(inactive: str = DEFINED, live: str | None = LIVE) -> ObservedDomain:
@@ -43,16 +40,6 @@ def test_drift_reports_that_the_request_can_no_longer_be_planned() -> None:
     assert [item["what"].split(":")[0] for item in found[:2]] == [
         "the request cannot be planned on this host as it is now",
         "NIC 0000",
-    ]
-
-
-def test_a_refusal_of_the_planner_is_reported_with_the_other_problems() -> None:
-    specs = parse_specs([request(gpus={"count": 3})])
-    with pytest.raises(RefusedError) as caught:
-        converge._planned(lab(), specs, hypervisor(networks={}), {}, {}, False)
-    assert [item.what for item in caught.value.findings] == [
-        "it cannot be planned on this host",
-        "libvirt has no network default",
     ]
 
 

@@ -9,20 +9,18 @@ from typing import Any
 import pytest
 from baseboards import hgx, vm
 from machines import hypervisor, lab, observed, plan, request
-from messages import raises
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import OpenFile
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import Decision
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import XmlDifference
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import fabric_manager, qemu_process
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import (
     FabricManager,
     PartitionState,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding, RefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 USER_NETWORK = {"type": "user"}  # something to boot from
@@ -234,38 +232,32 @@ def test_a_comparison_has_a_line_for_each_reason_to_run(libvirt):
     assert converge.compare(params(asked("a", **ONE), state="absent"))[2] == []
 
 
-def test_additions_that_nobody_knows_are_a_warning():
-    decision = Decision()
-    decision.differences = [XmlDifference("later", None, "x", True), XmlDifference("vcpu", "1", "2")]
-    decision.live_differences = [XmlDifference("later", None, "x", True), XmlDifference("other", None, "x", True)]
-    assert list(converge._unknown("a", decision)) == [
-        Finding(
-            "a",
-            "its definition has later, other, which was not requested",
-            "it is not known whether this version of libvirt adds it by itself, so it is left unchanged",
-            "remove it with virsh edit if it was added manually, otherwise report it with libvirt's version",
-            WARN,
-        )
-    ]
-    assert list(converge._unknown("a", Decision())) == []
+def test_additions_that_nobody_knows_are_a_warning(libvirt):
+    machine = has(running=True, name="a", **ONE)
+    machine.inactive_xml = machine.inactive_xml.replace("</devices>", "</devices><later>x</later>")
+    machine.live_xml = machine.live_xml.replace("</devices>", "</devices><later>x</later><other>x</other>")
+    libvirt(machine)
+    result = converge.converge(params(asked("a", **ONE)), check_mode=False)
+    (finding,) = result["findings"]
+    assert (result["changed"], finding["domain"], finding["severity"]) == (False, "a", WARN)
+    assert finding["what"] == Mentions("later", "other")
 
 
-def test_the_diff_is_the_whole_xml_of_a_new_or_removed_domain():
-    (spec,) = parse_specs([asked("a")])
-    domain = ObservedDomain("a", "u", "<old/>", None, True, "shutoff")
-    new = converge._diff(spec, Decision(["define", "start"]), "<new/>", hypervisor())
-    assert new == {
-        "before_header": "domain a (absent)", "after_header": "domain a (start)", "before": "", "after": "<new/>",
-    }  # fmt: skip
-    there = hypervisor(domains={"a": domain})
-    assert converge._diff(spec, Decision(["undefine"]), "", there) == {
-        "before_header": "domain a (shutoff)", "after_header": "domain a (undefine)", "before": "<old/>", "after": "",
-    }  # fmt: skip
-    changed = Decision(["define"], [XmlDifference("vcpu", "1", "2")])
-    assert converge._diff(spec, changed, "<new/>", there) == {
-        "before_header": "domain a (shutoff)", "after_header": "domain a", "before": "vcpu = 2\n",
-        "after": "vcpu = 1\n",
-    }  # fmt: skip
+def test_the_diff_is_the_whole_xml_of_a_new_or_removed_domain(libvirt):
+    libvirt()
+    result = converge.converge(params(asked("a", **ONE)), check_mode=True)
+    (diff,) = result["diff"]
+    assert (diff["before_header"], diff["after_header"]) == ("domain a (absent)", "domain a (autostart, start)")
+    assert (diff["before"], diff["after"]) == ("", result["domains"][0]["xml"])
+    machine = has(name="a", **ONE, hpet=False)
+    libvirt(machine)
+    for state, after_header, before in (
+        ("absent", "domain a (undefine)", machine.inactive_xml),
+        ("present", "domain a", Mentions("clock/timer[hpet]")),
+    ):
+        (diff,) = converge.converge(params(asked("a", **ONE), state=state), check_mode=True)["diff"]
+        assert (diff["before_header"], diff["after_header"]) == ("domain a (shutoff)", after_header)
+        assert (diff["before"], diff["after"]) == (before, "")
 
 
 def info(*domains: dict[str, Any], names: list[str] | None = None, **changes: Any) -> list[dict[str, Any]]:
@@ -397,3 +389,10 @@ def test_a_host_before_its_tuning_is_planned_but_not_changed(libvirt):
     assert client.changes == []
     # Check mode says what the run after gpu_hosts.yml does.
     assert converge.converge(params(whole_host=WHOLE), check_mode=True)["domains"][0]["actions"][0] == "define"
+
+
+def test_a_refusal_of_the_planner_is_reported_with_the_other_problems(libvirt):
+    libvirt(networks={})
+    with pytest.raises(RefusedError) as caught:
+        converge.converge(params(request(gpus={"count": 3})), check_mode=False)
+    assert [item.what for item in caught.value.findings][1:] == ["libvirt has no network default"]

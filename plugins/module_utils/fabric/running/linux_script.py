@@ -94,7 +94,7 @@ class Script:
         if action == "del":
             return
         entry["kind"] = words.pop(0)
-        readers = {"ets": _ets_words, "pfifo": _pfifo_words, "red": _red_words}
+        readers = {"ets": _ets_words, "pfifo": _pfifo_words, "red": red_words}
         entry["options"] = readers[entry["kind"]](words) if entry["kind"] in readers else {}
         qdiscs.append(entry)
 
@@ -146,7 +146,8 @@ def _pfifo_words(words: list[str]) -> Model:
     return {"limit": int(words[words.index("limit") + 1])} if "limit" in words else {}
 
 
-def _red_words(words: list[str]) -> Model:
+def red_words(words: list[str]) -> Model:
+    """Return the options of a RED qdisc as tc shows them, from the words that set it."""
     flags = {word: word in words for word in RED_FLAGS}
     arguments = [word for word in words if word not in flags]
     values = dict(zip(arguments[::2], arguments[1::2]))

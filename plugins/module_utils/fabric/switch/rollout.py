@@ -63,7 +63,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     whole_changes, unchangeable = _whole_changes(running, {name: readings.wanted[name] for name in seen})
     left_out += refused({**readings.unread, **readings.refused, **unchangeable}, check_mode)
     wanted = {name: readings.wanted[name] for name in seen if name not in unchangeable}
-    now = Qos({name: _comparable(seen[name], switch) for name, switch in wanted.items()}, _nics(params["nics"]))
+    now = Qos({name: comparable_switch(seen[name], switch) for name, switch in wanted.items()}, _nics(params["nics"]))
     goal = Qos(wanted, _nics(params["nics_wanted"]))
     remaining = remaining_changes(running, now, goal, whole_changes)
     _check_progress(params.get("done"), remaining)
@@ -258,7 +258,7 @@ def back_up(folder: str | None, texts: Mapping[str, str], switches: Mapping[str,
         )
 
 
-def _comparable(seen: Switch, wanted: Switch) -> Switch:
+def comparable_switch(seen: Switch, wanted: Switch) -> Switch:
     """Return ``seen`` on the wanted ports, with the wanted value of each setting that its system does not show.
 
     So no stage changes such a setting. The result is for the stages only: it is not an observation, and no proof may be

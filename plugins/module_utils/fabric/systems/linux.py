@@ -131,7 +131,7 @@ def _port_lines(subject: str, wanted: PortQos) -> list[str]:
     lines += ["tc qdisc del dev DEV root 2>/dev/null || true", root]
     for number, position in band.items():
         prefix = f"tc qdisc add dev DEV parent 1:{position + 1:x} handle 10{number}{classes[number]}:"
-        lines.append(f"{prefix} {_band_qdisc(subject, queues[number].ecn)}")
+        lines.append(f"{prefix} {band_qdisc(subject, queues[number].ecn)}")
     return lines + _filters(class_of, band_of, default)
 
 
@@ -169,7 +169,8 @@ def _filters(class_of: list[int], band_of: dict[int, int], default: int) -> list
     ]
 
 
-def _band_qdisc(subject: str, ecn: Ecn | None) -> str:
+def band_qdisc(subject: str, ecn: Ecn | None) -> str:
+    """Return tc's words for the qdisc of a band: RED that marks, or a plain queue. Raises FabricError."""
     if ecn is None:
         return "pfifo limit 1000"
     if not 1 <= ecn.minimum_bytes <= ecn.maximum_bytes < MOST_BYTES or not 1 <= ecn.probability_percent <= 100:

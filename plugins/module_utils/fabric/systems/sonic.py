@@ -45,11 +45,11 @@ def render(switch: Switch) -> str:
     distinct = switch.distinct_ports()
     index = {id(qos): position for position, qos in enumerate(distinct)}
     kinds = tuple(index[id(qos)] for qos in switch.ports.values())
-    return _text(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields, not switch.own_headroom)
+    return text_of_ports(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields, not switch.own_headroom)
 
 
 @lru_cache(maxsize=64)
-def _text(
+def text_of_ports(
     ports: tuple[str, ...],
     kinds: tuple[int, ...],
     distinct: tuple[PortQos, ...],

@@ -172,13 +172,13 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     if not check and read_only != _read_only(system):
         system.replace(READ_ONLY, (json.dumps(sorted(read_only), indent=1) + "\n").encode())
     if refused:
-        errors.append(f"pci_tuning: {lockdown.cause(level)}: not set {_counted(refused)}; {lockdown.WAY_OUT}")
+        errors.append(f"pci_tuning: {lockdown.cause(level)}: not set {counts_of_devices(refused)}; {lockdown.WAY_OUT}")
     outcome.failed = "; ".join(errors)
     outcome.facts = {"devices": report, **({"acs_by_port": acs_ports.report(acs_plan)} if acs_plan else {})}
     return outcome
 
 
-def _counted(changes: list[Change]) -> str:
+def counts_of_devices(changes: list[Change]) -> str:
     """Return "acs of 2 devices (0000:10:00.0, 0000:10:01.0)", by setting, naming the first few devices."""
     by_setting: dict[str, list[str]] = {}
     for change in changes:

@@ -109,7 +109,7 @@ def wanted(
 ) -> tuple[list[str], list[str]]:
     """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
     request = _read(data)
-    first = for_iommu(_iommu(request), _vendor(system))
+    first = for_iommu(_iommu(request), iommu_vendor(system))
     if not avic.cannot(system):
         first += _avic(request)
     arguments = _with_modules_off(_complete(request, first), modules_off)
@@ -258,7 +258,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     return outcome
 
 
-def _vendor(system: System) -> str | None:
+def iommu_vendor(system: System) -> str | None:
     """Return the IOMMU's vendor from the firmware's tables (a VM may mix CPU and IOMMU), else the CPU's vendor."""
     for table, vendor in (("DMAR", "GenuineIntel"), ("IVRS", "AuthenticAMD")):
         if system.exists(f"/sys/firmware/acpi/tables/{table}"):

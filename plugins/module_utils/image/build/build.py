@@ -71,7 +71,7 @@ def _build_all(
 ) -> list[Outcome]:
     fetch = Fetcher(setting.open_url)
     programs = _programs(images, setting, fetch, work, progress)
-    requests = _requests(images, fetch)
+    requests = layer_requests(images, fetch)
     chains = {name: [requests[layer.name] for layer in image.layers] for name, image in images.items()}
     missing = [request for request in requests.values() if not layers.find(setting.cache, request.key)]
     stageless = {name for name, chain in chains.items() if not first_stages.has_stage(setting, public_key, chain)}
@@ -136,7 +136,7 @@ def _programs(
     return Programs(secure_boot, unpack(), setting.cache, work)
 
 
-def _requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, LayerRequest]:
+def layer_requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, LayerRequest]:
     """Return layer name -> requested layer, in an order in which a layer comes after those below it."""
     requests: dict[str, LayerRequest] = {}
     for image in images.values():

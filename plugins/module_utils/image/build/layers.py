@@ -199,7 +199,7 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_lay
     else:
         root.mkdir(mode=0o755)
         tree = root
-    lent = {**_lend_kernel(root, lower_layers), **_lend_dkms_setting(root)}
+    lent = {**lend_kernel(root, lower_layers), **lend_dkms_setting(root)}
     if layer.packages:
         progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and dependencies")
     folders = {name: cache / path for name, path in family.caches(layer, request.digests).items()}
@@ -236,7 +236,7 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_lay
         for name in ("etc/dkms/framework.conf.d", "etc/dkms"):
             with contextlib.suppress(OSError):
                 inside(root, name).rmdir()
-    kernel = _take_kernel(root, output, subject)
+    kernel = take_kernel(root, output, subject)
     family.clean(root, run)
     forbidden.normalise(root, request.epoch)
     if lower_layers:
@@ -295,7 +295,7 @@ def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
     return places
 
 
-def _lend_kernel(root: Path, lower_layers: list[Built]) -> dict[str, str]:
+def lend_kernel(root: Path, lower_layers: list[Built]) -> dict[str, str]:
     """Put the files of the kernels below into ``root``'s /boot while a layer is built; return their digests."""
     lent = {}
     for part in lower_layers:
@@ -307,7 +307,7 @@ def _lend_kernel(root: Path, lower_layers: list[Built]) -> dict[str, str]:
     return lent
 
 
-def _lend_dkms_setting(root: Path) -> dict[str, str]:
+def lend_dkms_setting(root: Path) -> dict[str, str]:
     """Make DKMS sign modules with the site's key or not at all while a layer is built; return the file's digest."""
     return {DKMS_FILE: _lend(root, DKMS_FILE, DKMS_TEXT.encode())}
 
@@ -321,7 +321,7 @@ def _lend(root: Path, name: str, data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _take_kernel(root: Path, output: Path, subject: str) -> Kernel | None:
+def take_kernel(root: Path, output: Path, subject: str) -> Kernel | None:
     """Copy the tree's kernel to ``output``. The trees of layers below no longer have one."""
     files: dict[str, Path] = {}
     boot, modules = (inside(root, name, follow=True) for name in ("boot", "lib/modules"))

@@ -45,7 +45,7 @@ def publish(
     parts = [layers.built(setting.cache, request) for request in chain]
     brought = first_stages.kernel_of(image.name, setting.cache, chain)
     stage = first_stages.stage_place(setting, public_key, chain, brought.request)
-    packages = _packages(parts)
+    packages = packages_by_layer(parts)
     lowest = image.layers[0]
     bill = work / f"sbom-{image.name}"
     bill.write_bytes(
@@ -82,10 +82,10 @@ def publish(
         unsigned = programs.unsigned(new, digest, brought.folder / layers.VMLINUZ, stage, run)
         signed = store.contents(IMAGES, digest, BOOT_PROGRAM) or b""
     has_program = programs is None or programs.secure_boot.has_signed(signed, unsigned)
-    if current == digest and has_program and _whole(store, digest, new, data, public_key):
+    if current == digest and has_program and is_complete(store, digest, new, data, public_key):
         progress(f"image {image.name}: unchanged, {digest[:12]}")
         return Outcome(image.name, digest, False, built_now, (), size_bytes)
-    old, old_listings = _current(store, current)
+    old, old_listings = stored_image(store, current)
     lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
     if not has_program:
         lines = [*lines, f"{BOOT_PROGRAM}: signed for Secure Boot"]
@@ -106,7 +106,7 @@ def publish(
     return Outcome(image.name, digest, True, built_now, tuple(lines), size_bytes)
 
 
-def _packages(parts: list[Built]) -> tuple[Package, ...]:
+def packages_by_layer(parts: list[Built]) -> tuple[Package, ...]:
     """Return the packages of the highest layer's list, each with the layer that brought this version of it."""
     brought: dict[tuple[str, str, str], str] = {}
     for part in parts:
@@ -117,7 +117,7 @@ def _packages(parts: list[Built]) -> tuple[Package, ...]:
     return tuple(Package(*item, brought[item]) for item in sorted(brought))
 
 
-def _whole(store: Store, digest: str, new: Manifest, data: bytes, public_key: str) -> bool:
+def is_complete(store: Store, digest: str, new: Manifest, data: bytes, public_key: str) -> bool:
     """Return whether the store has the whole image, signed with the key that is requested now."""
     try:
         return not store.missing_blobs(new) and sign.verifies(data, store.read(digest, SIGNATURE), public_key)
@@ -125,7 +125,7 @@ def _whole(store: Store, digest: str, new: Manifest, data: bytes, public_key: st
         return False
 
 
-def _current(store: Store, digest: str | None) -> tuple[Manifest | None, dict[str, Any]]:
+def stored_image(store: Store, digest: str | None) -> tuple[Manifest | None, dict[str, Any]]:
     """Return the manifest of the store's image, with its listings; None if it can no longer be read."""
     if digest is None:
         return None, {}

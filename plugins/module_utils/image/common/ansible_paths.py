@@ -31,7 +31,7 @@ def collections() -> dict[str, Path]:
 
 def roles() -> list[Path]:
     """Return the directories of roles without a collection, in search order. Raises ImageError."""
-    return [Path(folder) for folder in _settings()["DEFAULT_ROLES_PATH"]]
+    return [Path(folder) for folder in ansible_settings()["DEFAULT_ROLES_PATH"]]
 
 
 def needed() -> list[Path]:
@@ -42,7 +42,7 @@ def needed() -> list[Path]:
     program = shutil.which("ansible-playbook")
     prefixes = [Path(sys.prefix), Path(sys.base_prefix), *([Path(program).resolve().parents[1]] if program else [])]
     paths = [prefix / part for prefix in prefixes if prefix != Path("/usr") for part in PARTS_OF_PYTHON]
-    for folder in _settings()["COLLECTIONS_PATHS"]:
+    for folder in ansible_settings()["COLLECTIONS_PATHS"]:
         place = Path(folder, "ansible_collections")
         paths.append(place)
         for collection in place.glob("*/*"):
@@ -53,7 +53,7 @@ def needed() -> list[Path]:
 
 def configuration() -> str:
     """Return an ansible.cfg with only the search paths of this build host's configuration. Raises ImageError."""
-    settings = _settings()
+    settings = ansible_settings()
     # In this file, Ansible reads "%" as the beginning of a name and "%%" as a percent sign.
     places = {
         "collections_path": ":".join(settings["COLLECTIONS_PATHS"]).replace("%", "%%"),
@@ -63,7 +63,8 @@ def configuration() -> str:
 
 
 @functools.cache
-def _settings() -> dict[str, Any]:
+def ansible_settings() -> dict[str, Any]:
+    """Return the build host's settings of Ansible by name. Raises ImageError."""
     listed = _ask(["ansible-config", "dump", "--format", "json"])
     return {setting["name"]: setting["value"] for setting in listed if "name" in setting}
 

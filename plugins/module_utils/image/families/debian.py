@@ -175,7 +175,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
             apt.fetch(root, layer, run, digests, caches, layer.packages)
             apt.install(root, layer, run, caches, layer.packages)
     except ToolError as error:
-        raise _explained(root, layer, error) from error
+        raise apt_error(root, layer, error) from error
 
 
 def _bootstrap(root: Path, layer: Layer, run: Run, caches: Caches, variant: str, *options: str) -> None:
@@ -248,7 +248,7 @@ def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: 
         apt.fetch(into, layer, run, digests, caches, userland.PACKAGES)
         _bootstrap(into, layer, run, caches, "extract", f"--include={','.join(userland.PACKAGES)}")
     except ToolError as error:
-        raise _explained(into, layer, error) from error
+        raise apt_error(into, layer, error) from error
     return into
 
 
@@ -291,7 +291,7 @@ def _source_files(root: Path) -> Iterator[Path]:
             yield path
 
 
-def _explained(root: Path, layer: Layer, error: ToolError) -> ImageError:
+def apt_error(root: Path, layer: Layer, error: ToolError) -> ImageError:
     """Return the error with its cause: the package and its script's last lines, or apt's own messages."""
     subject = f"layer {layer.name}"
     if NO_SPACE in error.output:

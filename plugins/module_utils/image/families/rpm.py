@@ -127,7 +127,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
         return
     with tempfile.TemporaryDirectory(prefix="sailloft-dnf-") as folder:
         _configure(Path(folder), layer)
-        environment = _environment(folder)
+        environment = dnf_environment(folder)
         command = [
             *("dnf", "--config", f"{folder}/dnf.conf", "--installroot", str(root)),
             *("--releasever", layer.suite, "--forcearch", layer.architecture),
@@ -196,9 +196,9 @@ def _query(root: Path, form: str, columns: int, run: Run) -> list[list[str]]:
             if path.is_file() and not path.is_symlink() and path.name != ".rpm.lock":
                 shutil.copy(path, folder)
         command = ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", form]
-        process = run.process(entered(root, command, writable=[Path(folder)]), env=_environment(folder))
+        process = run.process(entered(root, command, writable=[Path(folder)]), env=dnf_environment(folder))
     if process.returncode != 0:
-        raise ImageError(str(database), f"rpm cannot read it: {_last(process.stdout)}", "build the layer again")
+        raise ImageError(str(database), f"rpm cannot read it: {last_lines(process.stdout)}", "build the layer again")
     return [line.split("\t") for line in process.stdout.splitlines() if line.count("\t") == columns - 1]
 
 
@@ -304,9 +304,9 @@ def _configure(folder: Path, layer: Layer) -> None:
     (folder / "dnf.conf").write_text(text, encoding="utf-8")
 
 
-def _environment(home: str) -> dict[str, str]:
+def dnf_environment(home: str) -> dict[str, str]:
+    """Return the environment of dnf and rpm, whose SOURCE_DATE_EPOCH is the time and number of a transaction."""
     environment = {name: os.environ[name] for name in ("PATH", *PROXIES) if name in os.environ}
-    # rpm uses it as the time of installation and the transaction's number.
     environment["SOURCE_DATE_EPOCH"] = os.environ.get("SOURCE_DATE_EPOCH", "1")
     return {**environment, "HOME": home, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -363,7 +363,7 @@ def _unreachable(output: str, layer: Layer) -> tuple[str, str]:
     url = layer.archives[int(failed[1])].url if failed else ", ".join(archive.url for archive in layer.archives)
     reasons = re.findall(r"(Curl error .*?|Status code: .*?|Cannot .*?)(?: \[|$)", output, re.MULTILINE)
     return (
-        f"the archive {url} cannot be read: {reasons[0] if reasons else _last(output)}",
+        f"the archive {url} cannot be read: {reasons[0] if reasons else last_lines(output)}",
         "correct its url, or check that its server answers",
     )
 
@@ -389,10 +389,11 @@ def _failure(script: str, output: str) -> tuple[str, str]:
             f"a package cannot be downloaded: {refused[1].strip()}",
             "run again if the archive has just changed; otherwise use another url",
         )
-    return f"dnf failed: {_last(output)}", "correct the packages or the archives"
+    return f"dnf failed: {last_lines(output)}", "correct the packages or the archives"
 
 
-def _last(output: str) -> str:
+def last_lines(output: str) -> str:
+    """Return the last error of dnf's or rpm's output with the lines after it, or the last lines."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("Error", "error"))]
     start = lines.index(errors[-1]) if errors else max(len(lines) - 3, 0)

@@ -47,10 +47,10 @@ def build(
         *userland.entries(userland_tree),
         *kernel_modules.entries(root, kernel_version),
     ]
-    output.write_bytes(_compressed(cpio.archive(entries, epoch), root, kernel_version))
+    output.write_bytes(compressed(cpio.archive(entries, epoch), root, kernel_version))
 
 
-def _compressed(data: bytes, root: Path, version: str) -> bytes:
+def compressed(data: bytes, root: Path, version: str) -> bytes:
     """Compress with zstd, which unpacks fastest, if the kernel's configuration has it, else with gzip (all have it)."""
     names = [f"boot/config-{version}", *(f"{top}/modules/{version}/config" for top in ("lib", "usr/lib"))]
     files = filter(None, (file_inside(root, name) for name in names))

@@ -37,7 +37,7 @@ def listing(tree: Path) -> dict[str, dict[str, Any]]:
             for entry in entries:
                 name = f"{path}/{entry.name}"
                 status = entry.stat(follow_symlinks=False)
-                listed[name] = _entry(entry.path, status)
+                listed[name] = properties(entry.path, status)
                 if stat.S_ISDIR(status.st_mode):
                     walk(entry.path, name)
 
@@ -45,7 +45,8 @@ def listing(tree: Path) -> dict[str, dict[str, Any]]:
     return listed
 
 
-def _entry(path: str, status: os.stat_result) -> dict[str, Any]:
+def properties(path: str, status: os.stat_result) -> dict[str, Any]:
+    """Return the properties of one path, except times."""
     if is_whiteout(status):
         return {"type": "whiteout"}
     entry: dict[str, Any] = {

@@ -160,7 +160,7 @@ class Blocks:
         lines = [
             f"{function.address} class {function.class_code:06x}, {function.vendor_id:04x}:{function.device_id:04x}",
             ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None),
-            _link(function.link) if function.link else "",
+            link_text(function.link) if function.link else "",
         ]
         if function.max_read_request_bytes:
             lines.append(f"MaxReadReq {function.max_read_request_bytes} bytes")
@@ -172,7 +172,7 @@ class Blocks:
         return address[len("0000:") :] if self._one_domain else address
 
 
-def _link(link: Link) -> str:
+def link_text(link: Link) -> str:
     """Return "link 16 GT/s x16, at most 32 GT/s x16", without what is not known."""
     now, maximum = (
         " ".join([*([f"{speed:g} GT/s"] if speed else []), *([f"x{width}"] if width else [])])

@@ -147,14 +147,15 @@ def _node(block: Block, x: int, y: int, width: int, columns: int) -> tuple[list[
     for child in block.children:
         column = heights.index(min(heights))
         child_x, top = x + PAD + column * (CARD + GAP), y + header + heights[column]
-        drawn, height = _block(child, child_x, top, CARD)
+        drawn, height = draw_block(child, child_x, top, CARD)
         inner_shapes += drawn
         heights[column] += height + GAP
     height = header + max(heights) + (PAD - GAP if block.children else 0)
     return [*_box(block, x, y, width, height, 10), *_header(block, x, y, width), *inner_shapes], height
 
 
-def _block(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
+def draw_block(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
+    """Return the shapes of a block at a place, and its height."""
     if block.style == "device":
         return _device(block, x, y, width), _device_height(block, width)
     if block.style == "note":
@@ -162,16 +163,17 @@ def _block(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     if block.style == "port":
         return _port(block, x, y, width)
     top = _header_height(block, width)
-    inner_shapes, height = _stack(block.children, x + PAD, y + top, width - 2 * PAD)
+    inner_shapes, height = draw_stack(block.children, x + PAD, y + top, width - 2 * PAD)
     height += top + (PAD if block.children else 0)
     return [*_box(block, x, y, width, height, 8), *_header(block, x, y, width), *inner_shapes], height
 
 
-def _stack(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], int]:
+def draw_stack(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], int]:
+    """Return the shapes of blocks below each other, and their height with the gaps."""
     lines: list[str] = []
     height = 0
     for block in blocks:
-        drawn, used = _block(block, x, y + height, width)
+        drawn, used = draw_block(block, x, y + height, width)
         lines += drawn
         height += used + GAP
     return lines, max(height - GAP, 0)
@@ -181,7 +183,7 @@ def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     """Draw a port beside its devices, with a line to each."""
     text = max(PORT, round(len(block.title) * TITLE_CHARACTER))
     devices_x = x + text + WIRE
-    inner_shapes, height = _stack(block.children, devices_x, y, x + width - devices_x)
+    inner_shapes, height = draw_stack(block.children, devices_x, y, x + width - devices_x)
     height = max(height, DEVICE)
     lines = [f"<g><title>{_escaped(block.tooltip)}</title>"]
     lines += _text(x, y + 14, block.title, "sl-title sl-ink", text, TITLE_CHARACTER)
@@ -226,7 +228,7 @@ def _device(block: Block, x: int, y: int, width: int) -> list[str]:
 
 
 def _device_height(block: Block, width: int) -> int:
-    return DEVICE + LINE * (len(_wrapped(block.detail, width - 24)) - 1)
+    return DEVICE + LINE * (len(wrapped_lines(block.detail, width - 24)) - 1)
 
 
 def _box(block: Block, x: int, y: int, width: int, height: int, radius: int) -> list[str]:
@@ -236,7 +238,7 @@ def _box(block: Block, x: int, y: int, width: int, height: int, radius: int) -> 
 def _header(block: Block, x: int, y: int, width: int) -> list[str]:
     """Draw title and detail: on one line if they fit, otherwise the detail below the title."""
     title = _text(x + PAD, y + 18, block.title, "sl-title sl-ink", width - 2 * PAD, TITLE_CHARACTER)
-    if _beside(block, width):
+    if fits_beside(block, width):
         return [
             *title,
             *_text(x + width - PAD, y + 18, block.detail, "sl-detail sl-soft sl-end", width, DETAIL_CHARACTER),
@@ -248,12 +250,12 @@ def _header(block: Block, x: int, y: int, width: int) -> list[str]:
 
 
 def _header_height(block: Block, width: int) -> int:
-    if _beside(block, width):
+    if fits_beside(block, width):
         return HEADER["complex"] if block.style == "bridge" else HEADER[block.style]
-    return HEADER["bridge"] + LINE * (len(_wrapped(block.detail, width - 2 * PAD)) - 1)
+    return HEADER["bridge"] + LINE * (len(wrapped_lines(block.detail, width - 2 * PAD)) - 1)
 
 
-def _beside(block: Block, width: int) -> bool:
+def fits_beside(block: Block, width: int) -> bool:
     """Return True if the detail fits beside the title, or there is none."""
     room = width - 2 * PAD - len(block.title) * TITLE_CHARACTER - 12
     return not block.detail or (block.style != "bridge" and len(block.detail) * DETAIL_CHARACTER <= room)
@@ -263,12 +265,12 @@ def _details(block: Block, x: int, y: int, room: int) -> list[str]:
     """Draw the details of a box on as many lines as they need."""
     lines = [
         _text(x, y + LINE * index, text, "sl-detail sl-soft", room, DETAIL_CHARACTER)
-        for index, text in enumerate(_wrapped(block.detail, room))
+        for index, text in enumerate(wrapped_lines(block.detail, room))
     ]
     return [part for line in lines for part in line]
 
 
-def _wrapped(detail: str, room: int) -> list[str]:
+def wrapped_lines(detail: str, room: int) -> list[str]:
     """Return details ("one · two · three") in lines of at most ``room`` pixels, split at the dots."""
     lines = [""]
     for part in detail.split(SEPARATOR):

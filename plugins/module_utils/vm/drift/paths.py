@@ -52,7 +52,7 @@ def pairs_apart(have: Definition, wanted: Wanted | None, host: Host, side: str) 
         since = bool({first.address, second.address} & moved)
         # The largest differences of class come first, then pairs of a GPU and a NIC, which matter most to NCCL.
         order = (-abs(fall), not mixed, first.address, second.address)
-        ordered_items.append((order, _item(name(first), name(second), on_host, in_guest, since, side)))
+        ordered_items.append((order, pair_drift(name(first), name(second), on_host, in_guest, since, side)))
     ordered_items.sort(key=lambda pair: pair[0])
     items = [item for _order, item in ordered_items]
     if len(items) <= AT_MOST:
@@ -81,7 +81,8 @@ def _planned(wanted: Wanted, first: str, second: str) -> str | None:
     return path_class(wanted.guest, wanted.places[first], wanted.places[second])
 
 
-def _item(first: str, second: str, on_host: str, in_guest: str, moved: bool, side: str) -> Drift:
+def pair_drift(first: str, second: str, on_host: str, in_guest: str, moved: bool, side: str) -> Drift:
+    """Return the drift of two devices whose path class in the guest is not that on the host."""
     near_there, near_here = RANK[in_guest] <= NEAR, RANK[on_host] <= NEAR
     farther = RANK[on_host] > RANK[in_guest]
     if moved:

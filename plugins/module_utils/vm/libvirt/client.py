@@ -25,6 +25,7 @@ try:
 except ImportError:
     libvirt = None
 
+PROC = "/proc"
 # Y, N or never (Linux arch/x86/kvm/mmu/mmu.c, get_nx_huge_pages).
 NX_HUGE_PAGES = "/sys/module/kvm/parameters/nx_huge_pages"
 URI = "qemu:///system"
@@ -86,7 +87,7 @@ class Client:
                 accelerators=accelerators,
                 libvirt_version=_version(self._connection.getLibVersion()),
                 qemu_version=_version(self._connection.getVersion()),
-                hugetlbfs_mib=hugetlbfs_sizes(_read("/proc/mounts"), default_huge_page_mib(_read("/proc/meminfo"))),
+                hugetlbfs_mib=hugetlbfs_sizes(_read(f"{PROC}/mounts"), default_huge_page_mib(_read(f"{PROC}/meminfo"))),
                 networks={network.name(): bool(network.isActive()) for network in networks},
                 lent={network.name(): lent(network.XMLDesc(0)) for network in networks},
                 pools=pools,

@@ -155,14 +155,14 @@ ON_NETWORK = ("bridge", "direct")
 PREFIXES = {"{http://libvirt.org/schemas/domain/qemu/1.0}": "qemu:", f"{{{NAMESPACE}}}": "sailloft:"}
 
 
-def _pattern(path: str) -> str:
+def path_pattern(path: str) -> str:
     """Return ``path`` of a table as a regular expression: "**" is anything, "*" anything but "/", "[[]" a bracket."""
     parts = re.split(r"(\*\*|\*|\[\[\])", path)
     return "".join({"**": ".*", "*": "[^/]*", "[[]": r"\["}.get(part, re.escape(part)) for part in parts)
 
 
-ADDED_BY_LIBVIRT = tuple((re.compile(_pattern(path)), value) for path, value in ADDED)
-OWNED_PATHS = re.compile("|".join(_pattern(path) for path in OWNED))
+ADDED_BY_LIBVIRT = tuple((re.compile(path_pattern(path)), value) for path, value in ADDED)
+OWNED_PATHS = re.compile("|".join(path_pattern(path) for path in OWNED))
 
 
 @dataclass
@@ -192,7 +192,7 @@ def differences(wanted_xml: str, have_xml: str) -> list[XmlDifference]:
     subtrees: set[str] = set()
     for path, value in wanted.items():
         if path not in have:
-            if not _below(path, subtrees):
+            if not is_below(path, subtrees):
                 differing.append(XmlDifference(path, value or "present", None))
             subtrees.add(path)
         elif not _same(path, value, have[path]):
@@ -201,7 +201,7 @@ def differences(wanted_xml: str, have_xml: str) -> list[XmlDifference]:
     for path, value in have.items():
         if path in wanted or _added(path, value):
             continue
-        if not _below(path, subtrees):
+        if not is_below(path, subtrees):
             differing.append(XmlDifference(path, None, value or "present", unknown=not OWNED_PATHS.fullmatch(path)))
         subtrees.add(path)
     return sorted(differing, key=lambda item: item.path)
@@ -287,7 +287,7 @@ def _same(path: str, wanted: str, have: str) -> bool:
     return path == "os/type/@machine" and wanted == machine_type.ALIAS and machine_type.is_version(have)
 
 
-def _below(path: str, subtrees: set[str]) -> bool:
+def is_below(path: str, subtrees: set[str]) -> bool:
     """Return True if ``subtrees`` has one above ``path``. A "/" in brackets gives a false path, which does no harm."""
     end = path.rfind("/")
     while end > 0:

@@ -76,7 +76,7 @@ def settle(
         device_nodes = {host.node_of(function) for function in devices[spec.name]} - {None}
         ids = {*requested_nodes(host, spec), *(serving_node(host, node) for node in device_nodes if node is not None)}
         current_nodes = set(_kept(host, current.get(spec.name, Holdings())))
-        if not ids and current_nodes and current_nodes <= set(serving_nodes) and _divides(spec, len(current_nodes)):
+        if not ids and current_nodes and current_nodes <= set(serving_nodes) and divides(spec, len(current_nodes)):
             ids = current_nodes
         if ids:
             nodes_of_vm[spec.name] = sorted(ids)
@@ -101,7 +101,8 @@ def _kept(host: Host, holdings: Holdings) -> list[int]:
     return sorted({node.id for node in host.numa_nodes if set(node.cpus) & set(holdings.cpus)})
 
 
-def _divides(spec: DomainSpec, count: int) -> bool:
+def divides(spec: DomainSpec, count: int) -> bool:
+    """Return True if a request is divided among ``count`` nodes in whole vCPUs and huge pages."""
     return spec.memory_mib % (count * max(spec.huge_page_mib, 1)) == 0 and (spec.vcpus or 0) % count == 0
 
 
@@ -113,7 +114,7 @@ def _place(
     specs_without_vcpus: int,
 ) -> tuple[list[int], capacity.Capacities]:
     """Return nodes for a virtual machine whose devices give none, and the used capacity afterwards."""
-    counts = [count for count in range(1, len(serving_nodes) + 1) if _divides(spec, count)] or [1]
+    counts = [count for count in range(1, len(serving_nodes) + 1) if divides(spec, count)] or [1]
     if spec.vcpus is None:
         # Without a number of vCPUs it takes all nodes, or an equal share if several virtual machines set no number.
         share = max(len(serving_nodes) // specs_without_vcpus, 1)

@@ -42,7 +42,7 @@ def assign(name: str, root: Port) -> None:
     number(root, 0)
     for expander, start in zip(root.expanders, starts):
         number(expander, start)
-    _prove(name, root)
+    check_ranges(name, root)
 
 
 def _starts(root: Port, spacing: int) -> list[int] | None:
@@ -66,7 +66,7 @@ def number(port: Port, bus: int) -> int:
     return free
 
 
-def _prove(name: str, root: Port) -> None:
+def check_ranges(name: str, root: Port) -> None:
     """Check an assignment: no bus number twice, none past the end or in the range of the next root bus."""
     roots = [root, *root.expanders]
     for first, second in zip(roots, [*roots[1:], None]):

@@ -97,7 +97,7 @@ def size_up(
         )
     if address_bits is not None:
         # The window is above all memory. Memory below 4 GiB is counted, too, which is on the safe side.
-        start = _round_up(4 * GIB + memory_mib * MIB, GIB)
+        start = round_up(4 * GIB + memory_mib * MIB, GIB)
         limit = 2**address_bits
         if vendor == "AuthenticAMD" and address_bits <= 40:
             limit = min(limit, AMD_HYPERTRANSPORT_START_BYTES)
@@ -156,7 +156,7 @@ def _together(buses: list[Port], functions: dict[str, Function], high: bool, res
     end = 0
     for bus in buses:
         size, alignment = _span(bus, functions, high, reserve)
-        end = _round_up(end, alignment) + size
+        end = round_up(end, alignment) + size
     return end
 
 
@@ -175,8 +175,8 @@ def _span(port: Port, functions: dict[str, Function], high: bool, reserve: int) 
     parts += [_span(child, functions, high, reserve) for child in port.ports if child.model != EXPANDER]
     end = 0
     for size, alignment in sorted(parts, key=lambda part: part[1], reverse=True):
-        end = _round_up(end, alignment) + size
-    return max(_round_up(end, MIB), reserve), max([MIB, *(part[1] for part in parts)])
+        end = round_up(end, alignment) + size
+    return max(round_up(end, MIB), reserve), max([MIB, *(part[1] for part in parts)])
 
 
 def _largest(root: Port, functions: dict[str, Function], high: bool) -> str:
@@ -194,7 +194,8 @@ def _largest(root: Port, functions: dict[str, Function], high: bool) -> str:
     return f"{functions[address].kind} {address} ({wants(address) // MIB} MiB)"
 
 
-def _round_up(number: int, step: int) -> int:
+def round_up(number: int, step: int) -> int:
+    """Return the number rounded up to a multiple of ``step``."""
     return -(-number // step) * step
 
 

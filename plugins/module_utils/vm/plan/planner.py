@@ -95,7 +95,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     devices = chosen.all()
 
     cell_of_complex, notes = _cells_of(host, devices, processors)
-    notes = [*chosen.notes, *machine_notes, *notes, *_share_notes(spec, host, chosen, processors)]
+    notes = [*chosen.notes, *machine_notes, *notes, *share_notes(spec, host, chosen, processors)]
     virtio = [pci_tree.Endpoint("serial", "0")]
     virtio += [pci_tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
     virtio += [pci_tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
@@ -149,7 +149,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     return plan
 
 
-def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells.Processors) -> list[str]:
+def share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells.Processors) -> list[str]:
     """Return notes on parts of the host that the virtual machine could use and does not, and on interrupt remapping."""
     share, notes = processors.share, []
     vcpus_per_socket = share.vcpus // processors.sockets

@@ -174,7 +174,7 @@ def compare(plan: DomainPlan, query_pci: list[dict[str, Any]]) -> list[Mismatch]
     checked for its place, the way to it, and the address of each 64-bit prefetchable BAR, which must lie in the windows
     of all bridges above and in no other BAR.
     """
-    enumerated = dict(_enumerated(query_pci))
+    enumerated = dict(enumerated_devices(query_pci))
     findings: list[Mismatch] = []
     spans: list[tuple[int, int, str]] = []
     _compare_below(plan, plan.root, [], enumerated, findings, spans)
@@ -212,7 +212,7 @@ def _compare_below(
             and item.bar_bytes
             and device
         ):
-            _compare_bar(label, item.bar_bytes, device, findings, spans)
+            compare_bar(label, item.bar_bytes, device, findings, spans)
     for port in bus_port.ports:
         if port.model == pci_tree.EXPANDER:
             _compare_below(plan, port, [], enumerated, findings, spans)
@@ -251,9 +251,10 @@ def _compare_place(
     return True
 
 
-def _compare_bar(
+def compare_bar(
     label: str, size: int, device: EnumeratedDevice, findings: list[Mismatch], spans: list[tuple[int, int, str]]
 ) -> None:
+    """Add the span of a device's BAR of this size, and a finding unless it lies in the window of each bridge above."""
     planned = f"a BAR of {size} bytes"
     if size not in device.bars:
         findings.append(Mismatch(label, planned, f"BARs of {sorted(device.bars)} bytes"))
@@ -271,7 +272,7 @@ def _compare_bar(
     spans.append((start, start + size, label))
 
 
-def _enumerated(query_pci: list[dict[str, Any]]) -> Iterator[tuple[str, EnumeratedDevice]]:
+def enumerated_devices(query_pci: list[dict[str, Any]]) -> Iterator[tuple[str, EnumeratedDevice]]:
     """Yield each function that QEMU reports, with its identity (``qdev_id``, "" for those of the chipset)."""
     for root in query_pci:
         yield from _enumerated_below(root["devices"], [])

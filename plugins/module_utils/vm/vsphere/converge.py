@@ -51,7 +51,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
         if state != "absent":
             findings += _plan(rows, site, session.api_version, params["accelerators"], module_ids)
         for row in rows:
-            _decide(row, state, params["allow_restart"])
+            decide(row, state, params["allow_restart"])
         if state != "absent":
             findings += _reservations(rows, site)
         if any(item.severity == REFUSE for item in findings):
@@ -77,7 +77,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         rows = _rows(requests, site, "planned", params["accelerators"], module_ids)
         findings = _plan(rows, site, session.api_version, params["accelerators"], module_ids)
         for row in rows:
-            _decide(row, "present", False)
+            decide(row, "present", False)
         requested = {row.name for row in rows}
         names = params["names"] or ([] if rows else sorted(site.machines))
         unrequested = [site.machines[name] for name in names if name in site.machines and name not in requested]
@@ -106,7 +106,7 @@ def _rows(
         hosts = {name: site.hosts.get(host, anywhere) for name, host in on.items()}
     else:
         hosts = choose(
-            requests, site, lambda host, specs: _place(host, specs, site, accelerators, module_ids), accelerators
+            requests, site, lambda host, specs: place_on(host, specs, site, accelerators, module_ids), accelerators
         )
     return [_row(item, site, state, hosts[item.name]) for item in requests]
 
@@ -126,7 +126,7 @@ def _row(item: request.VsphereRequest, site: Site, state: str, host: Esxi) -> Ma
     return row
 
 
-def _place(
+def place_on(
     host: Esxi, specs: list[DomainSpec], site: Site, accelerators: dict[str, bool], module_ids: dict[str, int]
 ) -> list[Placement]:
     """Plan virtual machines on a host together. Raises DomainError where they have no place."""
@@ -156,7 +156,7 @@ def _plan(
             continue
         model = site.model(host, accelerators)
         try:
-            placements = _place(host, [row.request.spec for row in rows_of_host], site, accelerators, module_ids)
+            placements = place_on(host, [row.request.spec for row in rows_of_host], site, accelerators, module_ids)
         except DomainError as error:
             findings.append(unplannable(error))
             for row in rows_of_host:
@@ -176,7 +176,7 @@ def _plan(
     return findings
 
 
-def _decide(row: MachineRow, state: str, allow_restart: bool) -> None:
+def decide(row: MachineRow, state: str, allow_restart: bool) -> None:
     """Set the actions of one virtual machine."""
     machine = row.machine
     if state == "absent":
@@ -245,7 +245,7 @@ def _apply(rows: list[MachineRow], site: Site, session: Session, params: dict[st
     for phase in results.PHASES:
         rows_of_phase = [row for row in rows if phase in row.actions]
         if phase == "power_off":
-            _shut_down(rows_of_phase, session, params["shutdown_timeout_s"], limit_s)
+            shut_down(rows_of_phase, session, params["shutdown_timeout_s"], limit_s)
             continue
         tasks = {}
         for row in rows_of_phase:
@@ -258,7 +258,7 @@ def _apply(rows: list[MachineRow], site: Site, session: Session, params: dict[st
         if phase == "create":
             for row in rows_of_phase:
                 row.machine = Machine(row.name, references[row.name], None, False, "stopped", row.host.name, False)
-    _verify(rows, site, session)
+    verify(rows, site, session)
 
 
 def _spec(row: MachineRow, site: Site) -> Any:
@@ -292,7 +292,7 @@ def _request(phase: str, row: MachineRow, site: Site, session: Session, spec: An
     }[phase]
 
 
-def _shut_down(rows: list[MachineRow], session: Session, timeout_s: int, limit_s: int) -> None:
+def shut_down(rows: list[MachineRow], session: Session, timeout_s: int, limit_s: int) -> None:
     """Ask the guests with VMware Tools to shut down, and power off those that have not done so in ``timeout_s``."""
     shutting_down = [row for row in rows if row.machine and row.machine.tools and timeout_s]
     for row in shutting_down:
@@ -317,7 +317,7 @@ def _power(row: MachineRow, session: Session, method: str) -> Callable[[], Any]:
     return lambda: getattr(session.bound(row.machine.reference), method)() if row.machine else None
 
 
-def _verify(rows: list[MachineRow], site: Site, session: Session) -> None:
+def verify(rows: list[MachineRow], site: Site, session: Session) -> None:
     """Read back changed virtual machines, and slots of started ones. Raises DomainError for settings that were lost."""
     changed = [row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)]
     started = [row for row in rows if "power_on" in row.actions]

@@ -25,7 +25,7 @@ BARE = Switch("leaf1", "plain", {"swp0": rollout.EMPTY, "other": rollout.EMPTY},
 
 def comparable(monkeypatch: pytest.MonkeyPatch, seen: Switch, wanted: Switch, *not_held: str) -> Switch:
     monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, not_held=dict.fromkeys(not_held, "a reason")))
-    return rollout._comparable(seen, wanted)
+    return rollout.comparable_switch(seen, wanted)
 
 
 def test_only_wanted_ports_are_compared_and_a_missing_one_is_without_qos(monkeypatch):

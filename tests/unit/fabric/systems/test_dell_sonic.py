@@ -162,7 +162,7 @@ def test_differing_pfc_maps_of_ports_are_refused():
 
 def test_the_same_input_gives_the_same_bytes_with_sorted_keys():
     text = dell_sonic.render(dell())
-    dell_sonic_render._text.cache_clear()
+    dell_sonic_render.text_of_ports.cache_clear()
     assert dell_sonic.render(copy.deepcopy(dell())) == text
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 

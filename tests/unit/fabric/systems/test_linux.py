@@ -34,7 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import READING
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import _red_words
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import red_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
 
 PORTS = ["p2", "p1"]
@@ -78,8 +78,8 @@ def test_any_rendered_policy_is_read_back(policy):
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 20_000) | st.integers(1, linux.MOST_BYTES - 1), st.integers(1, 100))
 def test_red_uses_the_smallest_ewma_for_any_threshold(minimum, percent):
-    arguments = linux._band_qdisc("p1", Ecn(minimum, minimum, percent)).split()[1:]
-    shown = _red_words(arguments)
+    arguments = linux.band_qdisc("p1", Ecn(minimum, minimum, percent)).split()[1:]
+    shown = red_words(arguments)
     assert (shown["ewma"], shown["min"], shown["max"]) == (1, minimum, minimum)
     assert round(shown["probability"] * 100) == percent
     assert shown["probability"] * 2**32 < 2**32  # the kernel reads a number that does not fit into 32 bits as 0

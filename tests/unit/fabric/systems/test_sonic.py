@@ -134,7 +134,7 @@ def test_equal_ports_share_profiles_and_are_read_back_as_one_object():
 def test_the_same_input_gives_the_same_bytes_with_sorted_keys():
     wanted = switch("sonic", list(PORTS))
     text = sonic.render(wanted)
-    sonic._text.cache_clear()
+    sonic.text_of_ports.cache_clear()
     assert sonic.render(copy.deepcopy(wanted)) == text
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
     assert sonic.render(switch("sonic", list(reversed(PORTS)))) == text

@@ -192,4 +192,4 @@ def test_a_refusal_by_the_kernel_for_another_reason_is_not_taken_for_lockdown(se
 )
 def test_the_first_three_devices_are_named(numbers, words):
     setting = Setting("acs", [], False, False)
-    assert pci_tuning._counted([pci_tuning.Change(str(number), setting, None) for number in numbers]) == words
+    assert pci_tuning.counts_of_devices([pci_tuning.Change(str(number), setting, None) for number in numbers]) == words

@@ -90,7 +90,7 @@ def test_a_process_that_ends_meanwhile_is_passed_over(with_irqbalance, monkeypat
         return read(path)
 
     monkeypatch.setattr(with_irqbalance, "read", ended)
-    assert irqbalance._running(with_irqbalance) == (True, "1-3")
+    assert irqbalance.ensure(with_irqbalance, "1-3", check=True).facts == {"seen": "1-3"}
 
 
 def test_the_list_is_removed_after_a_restart_without_it(with_irqbalance):

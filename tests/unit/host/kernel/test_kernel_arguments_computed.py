@@ -78,9 +78,9 @@ def test_the_vendor_of_the_iommu_is_that_of_its_table_or_else_of_the_cpu(server,
     if table:
         server.put(f"/sys/firmware/acpi/tables/{table}", "")
     expected = {"DMAR": "GenuineIntel", "IVRS": "AuthenticAMD", None: "Other"}[table]
-    assert kernel_arguments._vendor(server) == expected
+    assert kernel_arguments.iommu_vendor(server) == expected
     server.remove("/proc/cpuinfo")
-    assert kernel_arguments._vendor(server) == (expected if table else None)
+    assert kernel_arguments.iommu_vendor(server) == (expected if table else None)
 
 
 def test_computed_arguments_come_before_others_and_once(server):

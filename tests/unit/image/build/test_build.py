@@ -45,7 +45,7 @@ def site(tmp_path, monkeypatch):
     setting = Setting(
         tmp_path / "store", tmp_path / "cache", keys / "image.key", keys / "image.pub", None, "init", False, open_url
     )
-    requests = build._requests(images, Fetcher(open_url))
+    requests = build.layer_requests(images, Fetcher(open_url))
     sample = Sample("node", base=b"lower", top=b"upper")
     packages = [{"name": "bash", "version": "5.2", "architecture": "amd64"}]
     for entry, kernel in zip(sample.manifest.layers, (sample.manifest.kernel, None)):

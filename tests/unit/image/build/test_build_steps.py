@@ -205,7 +205,7 @@ def test_a_build_without_root_is_refused(steps, monkeypatch):
 
 
 def test_a_layer_that_images_share_is_requested_once(steps):
-    found = build._requests(IMAGES, None)
+    found = build.layer_requests(IMAGES, None)
     assert found == {
         "base": LayerRequest(BASE, "/base", {"a": "1"}, {"name": "base"}, 17),
         "gpu": LayerRequest(GPU, "/base/gpu", {"a": "1"}, {"name": "gpu"}, 17),

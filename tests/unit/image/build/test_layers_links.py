@@ -124,8 +124,8 @@ def test_what_the_builder_lends_replaces_a_link_and_not_its_target(root, host):
     (root / "boot").mkdir()
     (root / "boot/vmlinuz-6.1").symlink_to(host / "kernel")
     (host / "vmlinuz").write_text("a kernel")
-    layers._lend_dkms_setting(root)
-    layers._lend_kernel(root, [SimpleNamespace(folder=host, kernel=layers.Kernel("6.1", "0" * 64, 8))])
+    layers.lend_dkms_setting(root)
+    layers.lend_kernel(root, [SimpleNamespace(folder=host, kernel=layers.Kernel("6.1", "0" * 64, 8))])
     assert [(host / name).read_text() for name in ("target", "kernel")] == ["the build host's"] * 2
     assert (setting.read_text(), (root / "boot/vmlinuz-6.1").read_text()) == (layers.DKMS_TEXT, "a kernel")
 
@@ -138,7 +138,7 @@ def test_a_linked_kernel_is_read_within_the_image(root, host, tmp_path):
     (root / "boot/vmlinuz-6.1").symlink_to("/lib/modules/6.1/vmlinuz")
     out = tmp_path / "out"
     out.mkdir()
-    assert layers._take_kernel(root, out, "layer site").version == "6.1"
+    assert layers.take_kernel(root, out, "layer site").version == "6.1"
     assert (out / layers.VMLINUZ).read_text() == "the image's"
 
 
@@ -149,7 +149,7 @@ def test_a_kernel_that_is_only_in_boot_is_found(root, tmp_path):
     (root / "boot/vmlinuz-6.1").write_text("kernel")
     out = tmp_path / "out"
     out.mkdir()
-    assert layers._take_kernel(root, out, "layer site").size_bytes == 6
+    assert layers.take_kernel(root, out, "layer site").size_bytes == 6
 
 
 @pytest.mark.parametrize("linked", ["boot", "lib/modules", "lib/modules/6.1"])
@@ -161,4 +161,4 @@ def test_a_kernel_is_found_below_links(root, tmp_path, linked):
     (root / linked).symlink_to("/elsewhere")
     out = tmp_path / "out"
     out.mkdir()
-    assert layers._take_kernel(root, out, "layer site").size_bytes == 6
+    assert layers.take_kernel(root, out, "layer site").size_bytes == 6

@@ -210,7 +210,7 @@ def kernel_of(root, *files):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"kernel {name}")
     (root / "out").mkdir()
-    return layers._take_kernel(root, root / "out", "layer base")
+    return layers.take_kernel(root, root / "out", "layer base")
 
 
 @pytest.mark.parametrize(
@@ -271,10 +271,10 @@ def test_texts_of_variables_that_name_files_are_part_of_the_role(tmp_path, monke
         layers.canonical_json(["b" * 64, {str(path): hashlib.sha256(b"key").hexdigest()}])
     ).hexdigest()
     for variables in ({"a": str(path)}, {"a": [{"b": (str(path), 7)}]}):
-        assert layers._role_digest(Role("x", variables)) == named
+        assert layers.content_digests(replace(BASE, roles=(Role("x", variables),))) == {"x": named}
     monkeypatch.chdir(tmp_path)
     for variables in ({}, {"a": "key"}, {"a": str(tmp_path)}, {str(path): "a"}):
-        assert layers._role_digest(Role("x", variables)) == "b" * 64
+        assert layers.content_digests(replace(BASE, roles=(Role("x", variables),))) == {"x": "b" * 64}
 
 
 def test_an_error_names_the_log_which_the_next_build_of_the_layer_replaces(site, monkeypatch):

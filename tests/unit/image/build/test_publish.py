@@ -19,13 +19,13 @@ def test_a_damaged_listing_of_the_store_counts_as_missing(tmp_path):
     image.publish(store, tmp_path / "blobs")
     listing = image.manifest.layers[0].listing_sha256
     (tmp_path / "store/blobs" / listing).write_text("{")
-    assert publish._current(store, image.digest) == (None, {})
+    assert publish.stored_image(store, image.digest) == (None, {})
 
 
 def test_an_unreadable_image_counts_as_missing(tmp_path):
     store = Store(str(tmp_path / "store"))
-    assert publish._current(store, None) == (None, {})
-    assert publish._current(store, "0" * 64) == (None, {})
+    assert publish.stored_image(store, None) == (None, {})
+    assert publish.stored_image(store, "0" * 64) == (None, {})
 
 
 def part(layer, *packages):
@@ -36,9 +36,9 @@ def part(layer, *packages):
 
 def test_each_package_has_the_layer_that_installed_its_version():
     parts = [part("base", ("a", "1"), ("b", "1"), ("c", "1")), part("gpu", ("a", "1"), ("b", "2"))]
-    assert publish._packages(parts) == (Package("a", "1", "amd64", "base"), Package("b", "2", "amd64", "gpu"))
+    assert publish.packages_by_layer(parts) == (Package("a", "1", "amd64", "base"), Package("b", "2", "amd64", "gpu"))
     again = [*parts, part("top", ("a", "1"), ("b", "2"), ("c", "1"))]
-    assert publish._packages(again)[2] == Package("c", "1", "amd64", "top")
+    assert publish.packages_by_layer(again)[2] == Package("c", "1", "amd64", "top")
 
 
 def test_only_a_complete_image_with_a_valid_signature_is_whole(tmp_path, monkeypatch):
@@ -48,7 +48,7 @@ def test_only_a_complete_image_with_a_valid_signature_is_whole(tmp_path, monkeyp
     monkeypatch.setattr(publish.sign, "verifies", lambda *given: given in valid)
 
     def whole(key="key"):
-        return publish._whole(store, image.digest, image.manifest, image.bytes, key)
+        return publish.is_complete(store, image.digest, image.manifest, image.bytes, key)
 
     assert whole() is True
     assert whole("other key") is False
@@ -68,6 +68,6 @@ def test_the_listings_of_the_current_image_are_read_by_layer(tmp_path):
     del files[image.manifest.layers[0].listing_sha256]
     (tmp_path / "listing").write_bytes(data)
     digest = store.publish(dump(whole), SIGNATURE, b"#!ipxe", files)
-    assert publish._current(store, digest) == (whole, {"base": {"/x": {"type": "file"}}})
+    assert publish.stored_image(store, digest) == (whole, {"base": {"/x": {"type": "file"}}})
     (tmp_path / "store/blobs" / sha256(data)).unlink()
-    assert publish._current(store, digest) == (None, {})
+    assert publish.stored_image(store, digest) == (None, {})

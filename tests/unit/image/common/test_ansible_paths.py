@@ -26,7 +26,7 @@ WARNING = "[WARNING]: Collection x.y does not support this version\n"
 @pytest.fixture(autouse=True)
 def empty_caches(monkeypatch):
     """Give each test its own caches; those of other tests stay as they are."""
-    for name in ("collections", "_settings"):
+    for name in ("collections", "ansible_settings"):
         monkeypatch.setattr(ansible_paths, name, functools.cache(getattr(ansible_paths, name).__wrapped__))
 
 

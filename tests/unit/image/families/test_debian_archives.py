@@ -162,7 +162,7 @@ def test_pinned_archives_do_not_expire_and_keep_their_keyring():
 )
 def test_the_message_of_apt_has_a_remedy(output, told):
     error = ToolError("layer base", ["mmdebstrap"], output)
-    assert str(debian._explained(NO_ROOT, layer_of(), error)) == told
+    assert str(debian.apt_error(NO_ROOT, layer_of(), error)) == told
 
 
 @pytest.mark.parametrize("name", ["bash", "g++", "libc6:i386", "bash=5.2-1", "bash/stable", "a0:any=1:2~b+c"])

@@ -39,7 +39,7 @@ def test_an_archive_of_rpm_is_read_or_refused():
     ],
 )
 def test_the_end_of_the_output_of_dnf_is_shown(output, told):
-    assert rpm._last(output) == told
+    assert rpm.last_lines(output) == told
 
 
 def test_the_environment_of_dnf_has_only_proxies_and_constant_values(monkeypatch):
@@ -48,6 +48,6 @@ def test_the_environment_of_dnf_has_only_proxies_and_constant_values(monkeypatch
     monkeypatch.setenv("PATH", "/bin")
     monkeypatch.setenv("NO_PROXY", "lab")
     always = {"PATH": "/bin", "NO_PROXY": "lab", "HOME": "/h", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-    assert rpm._environment("/h") == {**always, "SOURCE_DATE_EPOCH": "1"}
+    assert rpm.dnf_environment("/h") == {**always, "SOURCE_DATE_EPOCH": "1"}
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "9")
-    assert rpm._environment("/h") == {**always, "SOURCE_DATE_EPOCH": "9"}
+    assert rpm.dnf_environment("/h") == {**always, "SOURCE_DATE_EPOCH": "9"}

@@ -25,14 +25,14 @@ def test_the_first_stage_is_compressed_as_the_kernel_can_unpack_it(tmp_path, mon
         return subprocess.CompletedProcess(argv, 0, b"compressed")
 
     monkeypatch.setattr(initramfs.subprocess, "run", run)
-    assert initramfs._compressed(b"data", tmp_path, "1") == b"compressed"
+    assert initramfs.compressed(b"data", tmp_path, "1") == b"compressed"
     assert calls == [(initramfs.ZSTD, b"data", True)]
     path.write_text("# CONFIG_RD_ZSTD=y\n")
-    assert initramfs._compressed(b"data", tmp_path, "1")[:2] == b"\x1f\x8b"
+    assert initramfs.compressed(b"data", tmp_path, "1")[:2] == b"\x1f\x8b"
 
 
 def test_a_missing_zstd_is_refused(tmp_path, monkeypatch):
     (tmp_path / "boot").mkdir()
     (tmp_path / "boot/config-1").write_text("CONFIG_RD_ZSTD=y\n")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refused(initramfs._compressed, b"", tmp_path, "1") == Mentions("zstd")
+    assert refused(initramfs.compressed, b"", tmp_path, "1") == Mentions("zstd")

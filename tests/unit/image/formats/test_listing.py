@@ -52,4 +52,4 @@ def test_only_the_whiteout_device_of_overlayfs_removes_a_file(kind, device, whit
     assert listing.is_whiteout(status) == whiteout
     if kind != stat.S_IFREG:
         properties = {"type": "device", "mode": "0600", "owner": 1, "group": 2}
-        assert listing._entry("/never/read", status) == ({"type": "whiteout"} if whiteout else properties)
+        assert listing.properties("/never/read", status) == ({"type": "whiteout"} if whiteout else properties)

@@ -69,10 +69,10 @@ class Watching(node_image.ActionModule):
     def _execute_module(self, **_given):
         return {"ansible_job_id": "1", "results_file": "/root/.ansible_async/1"}
 
-    def _status(self, job, mode, task_vars):
+    def job_status(self, job, mode, task_vars):
         return dict(self.status)
 
-    def _show(self, progress, shown):
+    def show_lines(self, progress, shown):
         return shown
 
 
@@ -84,9 +84,9 @@ def test_a_build_that_no_longer_reports_is_not_waited_for(monkeypatch):
         assert len(looks) < 10, "still waiting"
 
     monkeypatch.setattr(shown_progress.time, "sleep", sleep)
-    lost = Watching({"failed": True, "msg": "no Python here"})._watched({}, "", {})
+    lost = Watching({"failed": True, "msg": "no Python here"}).watched({}, "", {})
     assert lost == {"failed": True, "msg": "no Python here"}
     monkeypatch.setattr(shown_progress, "LIMIT_S", -shown_progress.GRACE_S)
-    killed = Watching({"started": 1, "finished": 0})._watched({}, "", {})
+    killed = Watching({"started": 1, "finished": 0}).watched({}, "", {})
     assert killed["failed"]
     assert "process" in killed["msg"]

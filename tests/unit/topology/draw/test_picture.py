@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks, _link
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import _stack, picture, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks, link_text
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import (
+    draw_stack,
+    picture,
+    side_by_side,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Ats,
     Function,
@@ -321,7 +325,7 @@ def test_the_corner_radius_is_constant_per_style_and_larger_for_larger_boxes(rec
 
 
 def test_an_empty_stack_has_no_height():
-    assert _stack([], 0, 0, 100) == ([], 0)
+    assert draw_stack([], 0, 0, 100) == ([], 0)
 
 
 def test_a_tooltip_lists_the_properties_that_were_read_of_a_device():
@@ -348,6 +352,6 @@ def test_a_tooltip_leaves_out_what_is_not_known(recording, name):
 
 def test_a_tooltip_of_a_link_leaves_out_what_is_not_known():
     assert [
-        _link(Link(*link))
+        link_text(Link(*link))
         for link in [(16.0, 8, None, None), (None, None, 32.0, 16), (None, 4, 2.5, None), (None, None, None, None)]
     ] == ["link 16 GT/s x8", "at most 32 GT/s x16", "link x4, at most 2.5 GT/s", ""]

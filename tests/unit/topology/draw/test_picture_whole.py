@@ -14,11 +14,11 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Block, Blocks
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import (
-    _beside,
-    _block,
-    _wrapped,
+    draw_block,
+    fits_beside,
     picture,
     side_by_side,
+    wrapped_lines,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Acs,
@@ -198,15 +198,15 @@ def test_memory_has_the_largest_unit_that_gives_at_least_1(memory_bytes, text):
 @pytest.mark.parametrize(("width", "beside"), [(93, True), (92, False)])
 def test_a_detail_is_beside_its_title_if_it_fits_exactly(width, beside):
     """Ten characters of 6.1 pixels need 61, besides a margin of 10 on each side and 12 before the detail."""
-    assert _beside(Block("node", "", "d" * 10), width) is beside
-    assert _beside(Block("bridge", "", "d" * 10), width) is False
-    assert _beside(Block("bridge", "", ""), width) is True
+    assert fits_beside(Block("node", "", "d" * 10), width) is beside
+    assert fits_beside(Block("bridge", "", "d" * 10), width) is False
+    assert fits_beside(Block("bridge", "", ""), width) is True
 
 
 @pytest.mark.parametrize(("room", "lines"), [(61, ["aaaa · bbb"]), (60, ["aaaa", "bbb"])])
 def test_details_that_fit_exactly_are_on_one_line(room, lines):
-    assert _wrapped("aaaa · bbb", room) == lines
-    assert _wrapped("", room) == [""]
+    assert wrapped_lines("aaaa · bbb", room) == lines
+    assert wrapped_lines("", room) == [""]
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def test_details_that_fit_exactly_are_on_one_line(room, lines):
     ],
 )
 def test_a_text_is_cut_to_the_room_of_its_box(block, kept):
-    lines, _height = _block(block, 0, 0, 300)
+    lines, _height = draw_block(block, 0, 0, 300)
     assert [len(text) for line in lines for text in re.findall(r">(x+)…<title>", line)] == [kept]
 
 
 @pytest.mark.parametrize(("length", "cut"), [(10, False), (11, True)])
 def test_a_text_that_fits_exactly_is_not_cut(length, cut):
-    lines, _height = _block(Block("note", "x" * length), 0, 0, 63)
+    lines, _height = draw_block(Block("note", "x" * length), 0, 0, 63)
     assert ("…" in lines[0]) is cut

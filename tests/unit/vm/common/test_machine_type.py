@@ -8,7 +8,6 @@ import pytest
 from machines import hypervisor, lab, observed, plan, request
 from messages import raises
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import decide
@@ -161,12 +160,10 @@ def test_a_machine_setting_that_is_not_a_q35_version_is_refused(machine: str) ->
         parse_specs([request(machine=machine)])
 
 
-def test_an_unknown_element_of_the_definition_is_a_warning() -> None:
+def test_an_unknown_element_of_the_definition_changes_nothing() -> None:
     have = defined("pc-q35-8.2", running=True)
     have.inactive_xml = have.inactive_xml.replace("</devices>", "</devices><later>x</later>")
     made = plan(hypervisor=on_host("pc-q35-8.2", domain=have))
     decision = decide(made.name, "running", have, render(made), made.spec.uuid, True, allow_restart=True)
     assert decision.actions == []
-    assert [(item.severity, item.what) for item in converge._unknown("gpu-vm", decision)] == [
-        ("warn", "its definition has later, which was not requested")
-    ]
+    assert [(item.path, item.unknown) for item in decision.differences] == [("later", True)]

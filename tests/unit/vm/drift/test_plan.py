@@ -246,7 +246,7 @@ def test_the_running_domain_comes_first_and_equal_items_are_merged():
 
 
 def pair(on_host: str, in_guest: str, moved: bool) -> tuple[str, list[str], str]:
-    item = paths._item("A", "B", on_host, in_guest, moved, "defined")
+    item = paths.pair_drift("A", "B", on_host, in_guest, moved, "defined")
     assert item.remedy == AGAIN
     return item.what, item.where, item.consequence
 

@@ -76,35 +76,3 @@ def test_a_missing_binding_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "libvirt", None)
     with raises(DomainError, "python3-libvirt"):
         client.Client()
-
-
-def test_known_errors_of_libvirt_have_a_hint() -> None:
-    assert "restart it after mounting" in client._hint("Unable to find any usable hugetlbfs mount for 1048576 KiB")
-    assert "host driver" in client._hint("vfio 0000:13:00.0: group 16 is not viable")
-    assert client._hint("cgroup trouble") == ""
-
-
-def test_the_client_waits_for_a_domain_that_is_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    libvirt = client.libvirt
-    starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
-    domain = Domain([starting, starting, [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED]])
-    monkeypatch.setattr(client.time, "sleep", lambda _seconds: None)
-    assert client._state(domain) == "running"
-    by_hand = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER]
-    assert client._state(Domain([by_hand])) == "paused"
-    monkeypatch.setattr(client, "START_TIMEOUT_S", -1)
-    with raises(DomainError, "gpu01", "another process"):
-        client._state(Domain([starting]))
-
-
-class Domain:
-    """A domain whose states libvirt reports in successive calls."""
-
-    def __init__(self, states: list[list[int]]) -> None:
-        self._states = states
-
-    def state(self) -> list[int]:
-        return self._states.pop(0)
-
-    def name(self) -> str:
-        return "gpu01"

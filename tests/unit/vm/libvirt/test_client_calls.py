@@ -7,11 +7,13 @@ One file because all tests drive the same recording connection.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from clock import Clock
-from messages import raises
+from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.libvirt_devices import Lent
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -55,18 +57,20 @@ class Recorder:
         return call
 
 
+def opened(connection: Recorder) -> client.Client:
+    with mock.patch.object(libvirt, "open", return_value=connection):
+        return client.Client()
+
+
 def connected(**answers: Any) -> tuple[client.Client, list[Any]]:
     calls: list[Any] = []
-    made = client.Client.__new__(client.Client)
-    made._connection = Recorder(calls, **answers)
-    return made, calls
+    return opened(Recorder(calls, **answers)), calls
 
 
 def with_domain(**answers: Any) -> tuple[client.Client, list[Any]]:
     """Return a client whose only domain gives these answers; the calls of both are recorded together."""
-    made, calls = connected()
-    made._connection = Recorder(calls, lookupByName=Recorder(calls, **answers))
-    return made, calls
+    calls: list[Any] = []
+    return opened(Recorder(calls, lookupByName=Recorder(calls, **answers))), calls
 
 
 CAPABILITIES = (
@@ -77,13 +81,16 @@ OF_QEMU = "<domainCapabilities/>"
 NETWORK = {"name": "default", "isActive": 1, "XMLDesc": "<network/>"}
 
 
-def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {
-        "/proc/mounts": "h /dev/hugepages hugetlbfs rw 0 0\n",
-        "/sys/module/kvm/parameters/nx_huge_pages": "N\n",
-        "/proc/meminfo": f"Hugepagesize:    {GIB_KB} kB\n",
-    }
-    monkeypatch.setattr(client, "_read", files.__getitem__)
+@pytest.fixture(autouse=True)
+def proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    (folder / "mounts").write_text("h /dev/hugepages hugetlbfs rw 0 0\n")
+    (folder / "meminfo").write_text(f"Hugepagesize:    {GIB_KB} kB\n")
+    (tmp_path / "nx_huge_pages").write_text("N\n")
+    monkeypatch.setattr(client, "PROC", str(folder))
+    monkeypatch.setattr(client, "NX_HUGE_PAGES", str(tmp_path / "nx_huge_pages"))
+    return folder
 
 
 def domain(name: str, active: int, persistent: int = 1, autostart: int = 1) -> dict[str, Any]:
@@ -113,7 +120,6 @@ def answers(**changes: Any) -> dict[str, Any]:
 
 
 def test_everything_is_observed_in_order(monkeypatch, tmp_path):
-    host(monkeypatch)
     monkeypatch.setattr(client, "ARCHITECTURE", "x86_64")
     (tmp_path / "disk").touch()
     link = tmp_path / "nvme-A"
@@ -164,8 +170,7 @@ def test_everything_is_observed_in_order(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("code", [libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_CONFIG_UNSUPPORTED])
-def test_a_kind_that_the_host_lacks_is_left_out(monkeypatch, code):
-    host(monkeypatch)
+def test_a_kind_that_the_host_lacks_is_left_out(code):
     made, _calls = connected(**answers(getDomainCapabilities=[(error(code),), (OF_QEMU,)]))
     assert list(made.observe([]).accelerators) == ["qemu"]
 
@@ -173,15 +178,13 @@ def test_a_kind_that_the_host_lacks_is_left_out(monkeypatch, code):
 @pytest.mark.parametrize(
     "method", ["getCapabilities", "getDomainCapabilities", "listAllNetworks", "listAllStoragePools", "listAllDomains"]
 )
-def test_another_error_of_libvirt_ends_the_observation(monkeypatch, method):
-    host(monkeypatch)
+def test_another_error_of_libvirt_ends_the_observation(method):
     made, _calls = connected(**answers(**{method: error(libvirt.VIR_ERR_INTERNAL_ERROR, "gone")}))
     with raises(DomainError, "libvirt", "gone"):
         made.observe([])
 
 
-def test_a_libvirt_without_networks_and_storage_pools_has_none(monkeypatch):
-    host(monkeypatch)
+def test_a_libvirt_without_networks_and_storage_pools_has_none():
     none = error(libvirt.VIR_ERR_NO_SUPPORT)
     made, _calls = connected(**answers(listAllNetworks=none, listAllStoragePools=none))
     seen = made.observe([])
@@ -193,7 +196,9 @@ def test_a_libvirt_without_networks_and_storage_pools_has_none(monkeypatch):
     [(9000000, (9, 0, 0)), (7002022, (7, 2, 22)), (10000999, (10, 0, 999)), (1999000, (1, 999, 0)), (1, (0, 0, 1))],
 )
 def test_a_version_is_three_numbers(number, version):
-    assert client._version(number) == version
+    made, _calls = connected(**answers(getLibVersion=number, getVersion=number))
+    seen = made.observe([])
+    assert seen.libvirt_version == seen.qemu_version == version
 
 
 def test_each_change_is_one_call():
@@ -224,13 +229,10 @@ def test_each_change_is_one_call():
     ("message", "remedy"),
     [
         ("no", ""),
-        (
-            "Unable to find any usable hugetlbfs mount for 2048 KiB",
-            "; libvirt looks for hugetlbfs mounts when it starts: restart it after mounting one",
-        ),
-        ("group 16 is not viable", "; another device of that IOMMU group is bound to a host driver"),
+        ("Unable to find any usable hugetlbfs mount for 2048 KiB", Mentions("hugetlbfs", "restart")),
+        ("group 16 is not viable", Mentions("IOMMU group", "host driver")),
         ("cgroup trouble", ""),
-        ("Cannot allocate memory", "; the node has not enough free memory or huge pages"),
+        ("Cannot allocate memory", Mentions("memory", "huge pages")),
     ],
 )
 def test_a_change_that_fails_has_its_words_and_remedy(message, remedy):
@@ -243,8 +245,9 @@ def test_a_change_that_fails_has_its_words_and_remedy(message, remedy):
         (lambda made: made.set_autostart("vm", True), "set autostart of"),
     ):
         made, _calls = with_domain(**failing)
-        with raises(DomainError, "virtual machine vm", words, message):
+        with raises(DomainError, "virtual machine vm", words, message) as caught:
             change(made)
+        assert caught.value.remedy == remedy
     made, _calls = connected(defineXMLFlags=failure)
     for xml, name in (("<domain><name>vm</name></domain>", "vm"), ("<domain/>", "")):
         with pytest.raises(DomainError) as caught:
@@ -341,13 +344,27 @@ def test_another_error_while_reading_addresses_is_an_error():
     ],
 )
 def test_each_state_has_libvirts_name(state, name):
-    assert client._state(Recorder([], state=[state, 0])) == name
+    assert observed_state([state, 0]) == name
+
+
+def observed_state(state: list[Any]) -> str:
+    guest = Recorder([], **{**domain("vm", 1), "state": state})
+    made, _calls = connected(**answers(listAllDomains=[guest]))
+    return made.observe([]).domains["vm"].state
+
+
+STARTING = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
+
+
+def test_a_start_by_another_program_is_awaited(clock):
+    running = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED]
+    assert observed_state([(STARTING,), (STARTING,), (running,)]) == "running"
+    assert clock.pauses == [0.5, 0.5]
 
 
 def test_a_start_by_another_program_is_awaited_for_ten_minutes(clock):
-    starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
     with raises(DomainError, "virtual machine vm", "another process", "600"):
-        client._state(Recorder([], state=starting, name="vm"))
+        observed_state(STARTING)
     assert (clock.now, set(clock.pauses)) == (600.5, {0.5})
 
 
@@ -367,11 +384,11 @@ def test_the_page_size_of_a_mount_is_in_mib(options, sizes):
     assert client.hugetlbfs_sizes(f"x /mnt hugetlbfs {options}", 7) == sizes
 
 
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("text")
-    assert client._read(str(tmp_path / "file")) == "text"
-    with raises(DomainError, f"{tmp_path}/missing", "No such file or directory"):
-        client._read(str(tmp_path / "missing"))
+def test_a_file_that_cannot_be_read_is_an_error(proc):
+    (proc / "mounts").unlink()
+    made, _calls = connected(**answers())
+    with raises(DomainError, f"{proc}/mounts", "No such file or directory"):
+        made.observe([])
 
 
 def test_a_libvirt_that_is_not_reachable_is_an_error(monkeypatch):

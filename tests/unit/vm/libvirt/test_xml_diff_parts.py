@@ -190,7 +190,7 @@ def test_the_alias_of_a_machine_is_any_of_its_versions(wanted, have, same):
     ],
 )
 def test_a_path_is_below_those_above_it(path, whole, below):
-    assert xml_diff._below(path, whole) is below
+    assert xml_diff.is_below(path, whole) is below
 
 
 @pytest.mark.parametrize(
@@ -207,4 +207,4 @@ def test_a_path_is_below_those_above_it(path, whole, below):
     ],
 )
 def test_a_pattern_has_one_step_or_all_below(pattern, path, matches):
-    assert bool(xml_diff.re.fullmatch(xml_diff._pattern(pattern), path)) is matches
+    assert bool(xml_diff.re.fullmatch(xml_diff.path_pattern(pattern), path)) is matches

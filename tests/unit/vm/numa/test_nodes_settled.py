@@ -140,7 +140,7 @@ def test_a_machine_keeps_the_nodes_of_its_memory_or_else_of_its_cpus():
     ],
 )
 def test_a_request_is_divided_evenly_in_whole_pages(spec, count, divides):
-    assert nodes._divides(specs(spec)[0], count) is divides
+    assert nodes.divides(specs(spec)[0], count) is divides
 
 
 @pytest.mark.parametrize(

@@ -93,4 +93,4 @@ def test_a_block_device_has_its_numbers_and_may_be_an_overlay(tmp_path: Path, mo
     (tmp_path / "device").write_bytes(header(b"base"))
     seen = SimpleNamespace(st_mode=stat.S_IFBLK | 0o600, st_rdev=os.makedev(252, 3), st_dev=1, st_ino=2)
     monkeypatch.setattr(os, "stat", lambda name, **more: seen if name == path else stat_of(name, **more))
-    assert disk_files._file(path) == ImageFile("device 252:3", True, True, str(tmp_path / "base"))
+    assert disk_files.observe([path])[path] == ImageFile("device 252:3", True, True, str(tmp_path / "base"))

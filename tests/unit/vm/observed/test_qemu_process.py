@@ -104,12 +104,14 @@ def test_all_facts_of_a_process_without_locked_memory(tmp_path: Path) -> None:
 
 
 def test_a_process_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_path: str) -> str:
-        raise PermissionError(13, "Permission denied", "/proc/42/numa_maps")
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
 
     (tmp_path / "vm1.pid").write_text("42\n")
-    monkeypatch.setattr(qemu_process, "_text", refuse)
-    with raises(DomainError, "vm1", "Permission denied", "/proc/42/numa_maps"):
+    (tmp_path / "42").mkdir()
+    (tmp_path / "42/cmdline").write_text("qemu\0")
+    monkeypatch.setattr(qemu_process.os, "listdir", refuse)
+    with raises(DomainError, "vm1", "Permission denied", f"{tmp_path}/42/task"):
         read("vm1", str(tmp_path), str(tmp_path))
 
 

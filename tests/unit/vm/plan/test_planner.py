@@ -43,7 +43,7 @@ def notes(
     )
     host = lab()
     chosen = SimpleNamespace(gpus=[host.function(address) for address in gpus])
-    return planner._share_notes(made, host, chosen, processors)
+    return planner.share_notes(made, host, chosen, processors)
 
 
 def unused(why: str, free: int = 4) -> list[str]:

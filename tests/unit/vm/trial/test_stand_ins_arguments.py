@@ -186,7 +186,7 @@ def region(address: int, **more: Any) -> dict[str, Any]:
 )
 def test_only_high_bars_with_their_address_are_read(one, bars):
     device = {"bus": 1, "slot": 2, "function": 3, "qdev_id": "x", "regions": [one]}
-    assert list(stand_ins._enumerated([{"devices": [device]}])) == [
+    assert list(stand_ins.enumerated_devices([{"devices": [device]}])) == [
         ("x", EnumeratedDevice("0000:01:02.3", [], None, bars))
     ]
 
@@ -199,7 +199,7 @@ def test_a_bridge_has_its_buses_and_window(base, limit, window):
     bus = {"secondary": 2, "subordinate": 5, "prefetchable_range": {"base": base, "limit": limit}}
     above = {"bus": 1, "slot": 0, "function": 0, "qdev_id": "x", "regions": []}
     answer = [{"devices": [{**above, "pci_bridge": {"bus": bus, "devices": [below]}}]}]
-    assert list(stand_ins._enumerated(answer)) == [
+    assert list(stand_ins.enumerated_devices(answer)) == [
         ("x", EnumeratedDevice("0000:01:00.0", [], (2, 5), {})),
         ("y", EnumeratedDevice("0000:02:00.0", [("x", window)], None, {})),
     ]
@@ -220,7 +220,7 @@ def test_a_bar_must_lie_in_the_window_of_each_bridge_above(start, window, fits):
     findings: list[Mismatch] = []
     spans: list[Any] = []
     found = EnumeratedDevice("p", [("port1", (0, 1 << 20)), ("port2", window)], None, {4: start})
-    stand_ins._compare_bar("gpu x", 4, found, findings, spans)
+    stand_ins.compare_bar("gpu x", 4, found, findings, spans)
     text = f"{window[0]:#x}-{window[1]:#x}" if window else "none"
     expected = Mismatch("gpu x", "a BAR of 4 bytes in the window of port2", f"{start:#x}, the window is {text}")
     assert findings == ([] if fits else [expected])

@@ -58,7 +58,7 @@ def test_the_host_limits_the_number_of_vcpus(capability, limit):
         node.siblings = [[cpu] for cpu in node.cpus]
     (request,) = parse([vm(vcpus=None, guest_iommu=True)])
     host, site = Esxi("esx01", None, "gpu", {"capability": capability}), SimpleNamespace(model=lambda *_: topology)
-    (placement,) = converge._place(host, [request.spec], site, {}, {})
+    (placement,) = converge.place_on(host, [request.spec], site, {}, {})
     assert placement.processors.share.vcpu_limit == limit
 
 
@@ -74,7 +74,7 @@ def test_guests_that_cannot_or_do_not_shut_down_are_powered_off(monkeypatch):
         clock = Clock()
         monkeypatch.setattr(converge, "time", clock)
         session = Session(*([{"name": name, "runtime.powerState": state} for name in names] for state in states))
-        converge._shut_down([row("train", tools=True), row("bare")], session, timeout_s, 9)
+        converge.shut_down([row("train", tools=True), row("bare")], session, timeout_s, 9)
         forced = ["train", "bare"] if off else ["bare"]
         assert session.calls == [
             *([("train", "ShutdownGuest")] if timeout_s else []),
@@ -89,4 +89,4 @@ def test_a_machine_that_is_gone_after_its_change_is_an_error(answer):
     gone = row("train")
     gone.actions = ["upgrade"]
     with raises(DomainError, "train", "None", "'the virtual machine'"):
-        converge._verify([gone], SimpleNamespace(network_names={}), Session(answer))
+        converge.verify([gone], SimpleNamespace(network_names={}), Session(answer))

@@ -73,7 +73,7 @@ def row(
     ],
 )
 def test_the_actions_follow_from_the_state_and_the_differences(state, one, actions, allow):
-    converge._decide(one, state, allow)
+    converge.decide(one, state, allow)
     assert (one.actions, one.restart_required) == (actions, False)
 
 
@@ -89,11 +89,11 @@ def test_the_actions_follow_from_the_state_and_the_differences(state, one, actio
 )
 def test_a_change_of_a_running_machine_needs_permission_to_restart_it(current, state, have, allowed):
     one = row(current, have)
-    converge._decide(one, state, False)
+    converge.decide(one, state, False)
     assert (one.actions, one.restart_required) == ([], True)
     assert [item["path"] for item in one.differences] == [key for key in WANTED if key in have]
     one = row(current, have)
-    converge._decide(one, state, True)
+    converge.decide(one, state, True)
     assert (one.actions, one.restart_required) == (allowed, False)
 
 

@@ -103,19 +103,21 @@ def test_a_logout_that_fails_is_no_error(monkeypatch, error):
 
     monkeypatch.setattr(sessions, "SmartConnect", lambda **_arguments: "instance")
     monkeypatch.setattr(sessions, "Disconnect", disconnect)
-    with Session(Login.of(given())) as session:
-        assert session._instance == "instance"
-    assert (ended, session._instance) == (["instance"], None)
+    with Session(Login.of(given())):
+        assert ended == []
+    assert ended == ["instance"]
 
 
 @pytest.mark.parametrize(
     ("text", "version"),
     [("urn:vim25/8.0.3.0", (8, 0, 3, 0)), ('"urn:vim25/7.0"', (7, 0)), ("vim25/6.7.x", (6, 7))],
 )
-def test_the_version_of_the_connection_is_read(text, version):
-    session = Session.__new__(Session)
-    session._instance = SimpleNamespace(_stub=SimpleNamespace(versionId=text))
-    assert session.api_version == version
+def test_the_version_of_the_connection_is_read(monkeypatch, text, version):
+    instance = SimpleNamespace(_stub=SimpleNamespace(versionId=text))
+    monkeypatch.setattr(sessions, "SmartConnect", lambda **_arguments: instance)
+    monkeypatch.setattr(sessions, "Disconnect", lambda _instance: None)
+    with Session(Login.of(given())) as session:
+        assert session.api_version == version
 
 
 def fault(name: str, **more: Any) -> Any:

@@ -183,23 +183,21 @@ def test_the_devices_that_a_host_offers_are_requested_once():
 
 
 def test_a_virtual_machine_is_created_in_the_datacenter_of_its_cluster():
-    site = object.__new__(Site)
-    site.session = SimpleNamespace(bound=lambda item: item)
-    site._rows = {
-        "Datacenter": [
+    found = site(
+        Datacenter=[
             (ref("datacenter-1"), {"hostFolder": ref("group-h1"), "vmFolder": "first"}),
             (ref("datacenter-2"), {"hostFolder": ref("group-h2"), "vmFolder": "second"}),
         ],
         # The cluster is in a folder of the second datacenter's hosts.
-        "Folder": [
+        Folder=[
             (ref("group-d0"), {}),
             (ref("group-h1"), {"parent": ref("datacenter-1")}),
             (ref("group-h2"), {"parent": ref("datacenter-2")}),
             (ref("group-h3"), {"parent": ref("group-h2")}),
         ],
-    }
-    site.clusters = {"gpus": (None, {"parent": ref("group-h3")})}
-    assert site.folder(Esxi("esx01", None, "gpus", {})) == "second"
+        ClusterComputeResource=[cluster("gpu", parent=ref("group-h3"))],
+    )
+    assert found.folder(found.hosts["a"]) == "second"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def render(switch: Switch) -> str:
             "its ports differ in the queues of their priorities, but it has one map for all",
             "give all ports the same queues",
         )
-    return _text(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields)
+    return text_of_ports(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields)
 
 
 def _check(name: str, port: str, qos: PortQos) -> None:
@@ -75,7 +75,7 @@ def _check(name: str, port: str, qos: PortQos) -> None:
 
 
 @lru_cache(maxsize=64)
-def _text(
+def text_of_ports(
     ports: tuple[str, ...], kinds: tuple[int, ...], distinct: tuple[PortQos, ...], ecmp: tuple[str, ...] | None
 ) -> str:
     """Return the text of all switches whose ports have these names and these kinds."""

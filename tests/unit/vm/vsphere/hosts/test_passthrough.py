@@ -106,7 +106,16 @@ def test_a_host_in_maintenance_mode_stays_in_it(vcenter):
 
 def test_a_host_that_is_not_back_after_its_reboot_is_an_error(vcenter, monkeypatch):
     monkeypatch.setattr(passthrough, "POLL_S", 0)
-    monkeypatch.setattr(passthrough, "_boot", lambda _name, _session: (None, "notResponding"))
+    read = Session.read
+
+    def without_answer(session: Session, kinds: Any, root: Any = None) -> Any:
+        rows = read(session, kinds, root)
+        if "runtime.bootTime" in kinds.get("HostSystem", []):
+            for _reference, properties in rows["HostSystem"]:
+                properties["runtime.connectionState"] = "notResponding"
+        return rows
+
+    monkeypatch.setattr(Session, "read", without_answer)
     told: list[str] = []
     with raises(DomainError, "esx02", "0 s"):
         enable(vcenter, hosts=["esx02"], allow_reboot=True, reboot_timeout_s=0, tell=told.append)
