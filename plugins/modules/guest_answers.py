@@ -13,9 +13,9 @@ version_added: 0.1.0
 description:
   - Tries the guest's connection until it works. Meanwhile it reads the guest's disk and network counters from libvirt
     on its hypervisor, and shows them every 15 seconds with the cause of the last failed connection.
-  - Fails at once if the guest does not run, is not defined on its hypervisor or has another host key than the known one,
-    after 60 seconds in which it refused the SSH key, and if none of these counters grew for O(silent_s). There is no time limit for a guest that makes progress, because the duration of a boot depends on the
-    machine.
+  - Fails at once if the guest does not run, is not defined on its hypervisor or has another host key than the known
+    one, after 60 seconds in which it refused the SSH key, and if none of these counters grew for O(silent_s). There is
+    no time limit for a guest that makes progress, because the duration of a boot depends on the machine.
   - Runs on a guest. Its inventory name must be the name of its domain. The hypervisor is read as the user who logs in
     there; if that user has no access to libvirt, all time counts as silence.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]

@@ -17,7 +17,6 @@ from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.action.reached import ActionModule
 
-
 NO_ROUTE = "banner\nno route to host."
 
 

@@ -264,7 +264,7 @@ def unpack_alone(
         for path in sorted(inside(into, apt.ARCHIVES).glob("*.deb")):
             run(entered(into, ["dpkg-deb", "--extract", f"{path}", f"{into}"]))
     except ToolError as error:
-        raise _explained(into, layer, error) from error
+        raise apt_error(into, layer, error) from error
 
 
 def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> bytes:
