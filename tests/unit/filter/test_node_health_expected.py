@@ -48,11 +48,11 @@ def test_a_node_must_have_what_its_recording_has_and_the_inventory_says():
     expected = made(
         node_health_recording=RECORDING,
         node_health_mounts=["/scratch"],
-        node_health_checks={"xid_79": {"off": "ticket 7"}},
+        node_health_checks={"xid_79": {"disabled": "ticket 7"}},
     )
     assert (expected.host, expected.machine, expected.mounts) == ("gpu01", "bare_metal", ("/scratch",))
     assert len([device for device in expected.devices if device.kind == "gpu"]) == 8
-    assert expected.settings["xid_79"].off == "ticket 7"
+    assert expected.settings["xid_79"].disabled == "ticket 7"
 
 
 def test_rates_of_the_first_day_are_those_of_copies_that_were_not_too_slow(tmp_path):
