@@ -47,13 +47,9 @@ class Fleet:
         for sample in (OLD, NEW):
             sample.publish(self.store, folder / "cache")
         channels.promote(self.store, "stable", OLD.digest)
-        rows = [{"name": node, "mac": mac(node), "channel": "stable", "servers": URLS} for node in nodes]
-        ensure(self.store, rows, False)
-        terms = issue.Terms(90, int(time.time()))
-        stable = [{"name": "stable", "digest": OLD.digest}]
-        served = {"host": "boot01", "channels": stable, "images": [], "statement": 0, "now_s": terms.now_s}
-        key = issue.Key(str(folder / "keys" / "image.key"), str(folder / "keys" / "image.pub"))
-        issue.ensure(self.store, rows, [], [served], key, terms, False)
+        self.rows = [{"name": node, "mac": mac(node), "channel": "stable", "servers": URLS} for node in nodes]
+        ensure(self.store, self.rows, False)
+        self.sign(OLD)
         for node in nodes:
             make_node(folder, node)
             boot(folder, node)
@@ -63,6 +59,14 @@ class Fleet:
             self.port = one.getsockname()[1]
         self.bmc = start_bmc(folder, nodes, self.port)
         self._inventory()
+
+    def sign(self, image):
+        """Sign that the nodes, which follow the channel stable, boot this image."""
+        terms = issue.Terms(90, int(time.time()))
+        stable = [{"name": "stable", "digest": image.digest}]
+        served = {"host": "boot01", "channels": stable, "images": [], "statement": 0, "now_s": terms.now_s}
+        key = issue.Key(str(self.folder / "keys" / "image.key"), str(self.folder / "keys" / "image.pub"))
+        issue.ensure(self.store, self.rows, [], [served], key, terms, False)
 
     def _inventory(self):
         variables = {

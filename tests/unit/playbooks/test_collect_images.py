@@ -36,6 +36,7 @@ class Site(Fleet):
         shutil.rmtree(self.store.place("current"))
         for image in (PAST, RUN, OLD):
             channels.promote(self.store, "stable", image.digest)
+            self.sign(image)
             if image is RUN:
                 boot(self.folder, "bm02")
         self.second = self.add_server("boot02")

@@ -131,8 +131,11 @@ def _words_before_statements(name: str, digest: str, plan: NodePlan) -> list[str
 def _statement(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
     sequence, clock, rollback = (report.get(key) for key in ("statement", "clock", "rollback"))
     least = max(plan.sequence, 1) if plan.booted else 1
+    holds = (sequence or 0) >= least
+    # What holds is the same text in the next run, in which the node does not boot: its proof then does not change.
+    wanted = "one that was the last when it booted" if holds else f"statement {least} or later"
     made = [
-        Claim(BOOT, SEQUENCE, f"statement {least} or later", sequence, (sequence or 0) >= least, PATH),
+        Claim(BOOT, SEQUENCE, wanted, sequence, holds, PATH),
         compare(BOOT, "the node booted by its NIC", plan.mac, report.get("mac"), PATH),
     ]
     kept = "the node refuses older statements than it has seen"

@@ -48,7 +48,7 @@ def test_an_archive_without_a_required_setting_is_refused(missing):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"nam": "x"}, Mentions("nam", "settings", "components", "fingerprints", "suite")),
+        ({"nam": "x"}, Mentions("nam", "name")),
         ({"name": "A"}, Mentions("lower-case")),
         ({"name": "-a"}, Mentions("-a", "lower-case")),
         ({"name": "a" * 64}, Mentions("a" * 64, "lower-case")),

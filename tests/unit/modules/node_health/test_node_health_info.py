@@ -23,7 +23,7 @@ def test_the_bmcs_of_an_inventory_are_read_in_one_call(call, tmp_path):
     server = RedfishBmc(tmp_path / "bmc", new(SUPPLIES))
     account = {"address": server.address, "username": USER, "password": PASSWORD, "ca": server.ca, "boot_mode": "UEFI"}
     hostvars = {
-        "gpu-1": {"node_boot_bmc": account, "node_health_checks": {"bmc_power_supply": {"off": "ordered"}}},
+        "gpu-1": {"node_boot_bmc": account, "node_health_checks": {"bmc_power_supply": {"disabled": "ordered"}}},
         "gpu-2": {"node_boot_bmc": {**account, "timeout_s": 60}},
         "gpu-3": {},
         "gpu-4": {"node_boot_bmc": {**account, "address": "127.0.0.1:1"}},

@@ -347,7 +347,7 @@ class _Target:
         used = {
             name_referred
             for table in (*OF_PORTS, "BUFFER_PORT_INGRESS_PROFILE_LIST", "BUFFER_PORT_EGRESS_PROFILE_LIST")
-            for entry in self.tables.get(table, {}).values()
+            for entry in (self.tables.get(table) or {}).values()
             for name_referred in references(entry)
         }
         for table in SHARED:
