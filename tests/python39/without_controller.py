@@ -16,9 +16,7 @@ import pytest
 
 CONTROLLERS = ("ansible", "cyclonedx", "hier_config", "jinja2", "jsonpatch", "libvirt", "lxml", "pyVmomi", "pyavd")
 # Tests that import one of these packages only inside a test.
-IN_THE_MIDDLE = (
-    "test_slices.py::test_a_slice_gives_its_hosts_the_same_variables_as_the_full_inventory",
-)
+IN_THE_MIDDLE = ("test_slices.py::test_a_slice_gives_its_hosts_the_same_variables_as_the_full_inventory",)
 # A run with fewer tests has lost some; there are about 4,600.
 LEAST_TESTS = 4000
 
