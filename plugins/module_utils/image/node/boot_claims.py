@@ -132,8 +132,8 @@ def _statement(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
     sequence, clock, rollback = (report.get(key) for key in ("statement", "clock", "rollback"))
     least = max(plan.sequence, 1) if plan.booted else 1
     holds = (sequence or 0) >= least
-    # What holds is the same text in the next run, in which the node does not boot: its proof then does not change.
-    wanted = "one that was the last when it booted" if holds else f"statement {least} or later"
+    # The next run, in which the node does not boot, knows only this much: its proof then does not change.
+    wanted = "a signed statement" if holds else f"statement {least} or later"
     made = [
         Claim(BOOT, SEQUENCE, wanted, sequence, holds, PATH),
         compare(BOOT, "the node booted by its NIC", plan.mac, report.get("mac"), PATH),
