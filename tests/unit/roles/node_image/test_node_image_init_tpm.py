@@ -87,6 +87,13 @@ def test_the_highest_sequence_is_kept_and_an_older_one_refused(tmp_path, tpm):
     assert passed(tmp_path, tpm, 4_000_000_000) == "seen=4000000000 rollback=TPM\n"
 
 
+def test_a_command_with_any_octet_reaches_the_tpm_whole(tmp_path, tpm):
+    """A shell writes what it prints line by line, and 0x0a ends a line; the kernel takes each write as one command."""
+    sequence = 0x6B0AC7E8
+    assert passed(tmp_path, tpm, sequence) == "seen=0 rollback=TPM\n"
+    assert passed(tmp_path, tpm, sequence) == f"seen={sequence} rollback=TPM\n"
+
+
 def test_the_sequence_outlives_the_power(tmp_path):
     for sequence, seen in ((3, 0), (3, 3)):
         one = Tpm(tmp_path / "tpm")
