@@ -254,7 +254,7 @@ def test_an_assignment_that_is_refused_is_not_kept() -> None:
         refused.append(dict(gpus))
         return gpus["a"] == ["gpu2"]
 
-    three = [unit(number, switch=number, reach={"pf": number}) for number in range(3)]
+    three = [unit(number, switch=number, reach={"pf": number}, group=number) for number in range(3)]
     request = GpuRequest("a", 1, near_nic="pf")
     assert chosen(three, request, completes=completes) == {"a": ["gpu2"]}
     assert refused == [{"a": ["gpu0"]}, {"a": ["gpu1"]}, {"a": ["gpu2"]}]
@@ -266,10 +266,10 @@ def test_only_free_units_of_a_switch_are_taken() -> None:
     assert found(Packing(units, [], {}), GpuRequest("a", 1), free=0b101) == [(0, 0b100), (0, 0b001)]
 
 
-def refusals(count: int, *requests: GpuRequest) -> int:
+def refusals(count: int, *requests: GpuRequest, group: int | None = 1) -> int:
     """Return how many assignments of ``count`` different GPUs are tried if each is refused."""
     asked: list[Gpus] = []
-    units = [unit(number, switch=number, reach={"pf": number}) for number in range(count)]
+    units = [unit(number, switch=number, reach={"pf": number}, group=group) for number in range(count)]
     assert chosen(units, *requests, completes=lambda gpus: bool(asked.append(gpus))) is None
     return len(asked)
 
@@ -280,6 +280,10 @@ def test_each_assignment_is_tried_until_the_steps_end(monkeypatch: pytest.Monkey
     assert refusals(12, GpuRequest("a", 1)) == 10
     monkeypatch.setattr(pack_gpus, "STEPS", 0)
     assert chosen(FIVE, GpuRequest("a", 1)) is None
+
+
+def test_a_refusal_is_final_where_no_gpu_brings_other_devices() -> None:
+    assert refusals(12, GpuRequest("a", 1), GpuRequest("b", 1), group=None) == 1
 
 
 def test_earlier_requests_move_for_one_that_has_no_other_place() -> None:
