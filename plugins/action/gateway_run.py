@@ -64,7 +64,9 @@ class ActionModule(ActionBase):
                 record, remaining = resumed(_read(folder / "record.json"), str(folder / "record.json"), record)
             slices = by_gateway({host: record.gateways[host] for host in remaining})
             if slices and not importlib.util.find_spec("ansible_runner"):
-                raise GatewayError("controller", "ansible-runner is not installed", "pip install ansible-runner")
+                raise GatewayError(
+                    "ansible-runner is not installed", "pip install ansible-runner", subject="controller"
+                )
             listed = self._inventory(options["inventory"]) if slices else {}
         except GatewayError as error:
             raise AnsibleActionFail(str(error)) from error
@@ -101,7 +103,7 @@ class ActionModule(ActionBase):
         process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if process.returncode:
             cause = " ".join((process.stderr or process.stdout).split())
-            raise GatewayError("inventory", f"ansible-inventory failed: {cause}", "correct the inventory")
+            raise GatewayError(f"ansible-inventory failed: {cause}", "correct the inventory", subject="inventory")
         listed: dict[str, Any] = json.loads(process.stdout)
         return listed
 
@@ -127,4 +129,6 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise GatewayError(str(file), f"cannot be read: {error.strerror}", "run without gateways_resume") from None
+        raise GatewayError(
+            f"cannot be read: {error.strerror}", "run without gateways_resume", subject=str(file)
+        ) from None

@@ -208,10 +208,12 @@ def main() -> None:
 
     def work() -> dict[str, Any]:
         if not params["signing_key"] and not params["signing_command"]:
-            raise ImageError("signing_key", "neither a key nor a signing_command was given", "give one of them")
+            raise ImageError("neither a key nor a signing_command was given", "give one of them", subject="signing_key")
         if not params["first_stage"]:
             raise ImageError(
-                "first_stage", "no script was given", "use the module through its action plugin, or give its text"
+                "no script was given",
+                "use the module through its action plugin, or give its text",
+                subject="first_stage",
             )
         setting = Setting(
             # systemctl --root does not accept ".." in the path of its root.
@@ -232,7 +234,7 @@ def main() -> None:
             )
         except OSError as error:
             place = str(error.filename or params["cache"])
-            raise ImageError(place, str(error.strerror), "check the disk, and run again") from error
+            raise ImageError(str(error.strerror), "check the disk, and run again", subject=place) from error
         return {
             "changed": any(outcome.changed for outcome in outcomes),
             "images": [

@@ -82,13 +82,15 @@ def resumed(text: str, file: str, fresh: Record) -> tuple[Record, list[str]]:
         }
         is_same_run = (data["playbook"], data["arguments"]) == (fresh.playbook, fresh.arguments)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise GatewayError(file, f"this is not the record of a run: {error}", "run without gateways_resume") from None
+        raise GatewayError(
+            f"this is not the record of a run: {error}", "run without gateways_resume", subject=file
+        ) from None
     if not is_same_run:
         was = " ".join([data["playbook"], *data["arguments"]])
         raise GatewayError(
-            file,
             f"the record is of another run ({was})",
             "use the playbook and arguments of that run, or run without gateways_resume",
+            subject=file,
         )
     remaining = [host for host in fresh.gateways if host not in hosts or hosts[host][1].state != OK]
     finished = {host: outcome for host, (_gateway, outcome) in hosts.items() if host not in remaining}

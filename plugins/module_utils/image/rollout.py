@@ -53,7 +53,7 @@ class Rules:
     def __post_init__(self) -> None:
         """Raise ImageError if the budget is not a number of nodes."""
         if self.budget < 0:
-            raise ImageError(f"budget {self.budget}", "is not a number of nodes", "give 0 or more")
+            raise ImageError("is not a number of nodes", "give 0 or more", subject=f"budget {self.budget}")
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,15 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
         share = _SHARE.fullmatch(str(wave))
         size = max(1, nodes * int(share[1]) // 100) if share else int(wave) if _COUNT.fullmatch(str(wave)) else 0
         if size < 1 or (share and not 1 <= int(share[1]) <= 100):
-            raise ImageError(subject, f"{wave!r} is not a valid wave size", remedy)
+            raise ImageError(f"{wave!r} is not a valid wave size", remedy, subject=subject)
         # A share of a small fleet may be less than the number before it: then that number is used.
         if wave_sizes and size < wave_sizes[-1]:
             if not share:
-                raise ImageError(subject, f"{wave!r} is smaller than the wave before it", remedy)
+                raise ImageError(f"{wave!r} is smaller than the wave before it", remedy, subject=subject)
             size = wave_sizes[-1]
         wave_sizes.append(size)
     if not wave_sizes:
-        raise ImageError(subject, "the list is empty", remedy)
+        raise ImageError("the list is empty", remedy, subject=subject)
     return tuple(wave_sizes)
 
 
@@ -127,7 +127,9 @@ def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
     """Return the canaries: those ``chosen``, else the first node. Raises ImageError for a canary that is not a node."""
     unknown = sorted(set(chosen) - set(names))
     if unknown:
-        raise ImageError(f"canary {unknown[0]}", "is not a node of the rollout", f"choose from {', '.join(names)}")
+        raise ImageError(
+            "is not a node of the rollout", f"choose from {', '.join(names)}", subject=f"canary {unknown[0]}"
+        )
     return tuple(name for name in names if name in chosen) or tuple(names[:1])
 
 
@@ -157,22 +159,22 @@ def without(nodes: list[Node], names: list[str]) -> list[Node]:
     unknown = sorted(set(names) - {node.name for node in nodes})
     if unknown:
         raise ImageError(
-            f"node {unknown[0]}",
             "is left out of the rollout, but is not a node of the channel",
             "correct node_boot_rollout_without",
+            subject=f"node {unknown[0]}",
         )
     remaining = [node for node in nodes if node.name not in names]
     if not remaining:
         raise ImageError(
-            "rollout",
             f"all {len(nodes)} nodes of the channel are left out",
             "remove the repaired ones from node_boot_rollout_without",
+            subject="rollout",
         )
     if all(node.spare for node in remaining):
         raise ImageError(
-            "rollout",
             f"has no node to bring into service: {listed([node.name for node in remaining])} are spares",
             "correct node_boot_spare, or node_boot_rollout_without",
+            subject="rollout",
         )
     return remaining
 

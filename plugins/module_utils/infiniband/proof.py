@@ -253,7 +253,9 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
             yield Claim("managers", title, "as planned", None, False, manager.host, f"{manager.host} was not read")
             continue
         if not isinstance(texts, Mapping):
-            raise InfinibandError(f"manager_files {manager.host}", "it has no texts by name", "write it as name: text")
+            raise InfinibandError(
+                "it has no texts by name", "write it as name: text", subject=f"manager_files {manager.host}"
+            )
         held = {config: texts.get(CONF), **texts}
         differing = [name for name in [config, *shared] if not _same(plan.files[name], held.get(name))]
         shown = f"other: {', '.join(differing)}" if differing else "as planned"

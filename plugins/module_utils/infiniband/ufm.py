@@ -69,7 +69,7 @@ class Api:
         """Take the values of ``ARGUMENTS``. Raises InfinibandError without a login."""
         token, user = arguments["ufm_token"], arguments["ufm_username"]
         if not token and not (user and arguments["ufm_password"]):
-            raise InfinibandError("UFM", "there is no login", "set ufm_token, or ufm_username and ufm_password")
+            raise InfinibandError("there is no login", "set ufm_token, or ufm_username and ufm_password", subject="UFM")
         login = token or b64encode(f"{user}:{arguments['ufm_password']}".encode()).decode()
         self._url = f"{arguments['ufm_url'].rstrip('/')}/{'ufmRestV3' if token else 'ufmRest'}"
         self._open_url, self._verified = open_url, arguments["validate_certs"]
@@ -91,10 +91,12 @@ class Api:
         except HTTPError as error:
             text = error.read().decode(errors="replace").strip()[:200]
             raise InfinibandError(
-                "UFM", f"{method} {url}: {error}: {text}", REMEDIES.get(error.code, "see UFM's log")
+                f"{method} {url}: {error}: {text}", REMEDIES.get(error.code, "see UFM's log"), subject="UFM"
             ) from None
         except OSError as error:
-            raise InfinibandError("UFM", f"{method} {url}: {error}", "check the URL and its certificate") from None
+            raise InfinibandError(
+                f"{method} {url}: {error}", "check the URL and its certificate", subject="UFM"
+            ) from None
 
     def partitions(self) -> dict[int, Partition]:
         """Return all partitions by P_Key. Raises InfinibandError."""
@@ -111,7 +113,9 @@ class Api:
                 for pkey, partition in json.loads(text).items()
             }
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InfinibandError("UFM", f"this is no list of its partitions: {error!r}", "check the URL") from None
+            raise InfinibandError(
+                f"this is no list of its partitions: {error!r}", "check the URL", subject="UFM"
+            ) from None
 
 
 def planned_partitions(plan: FabricPlan) -> dict[int, Partition]:

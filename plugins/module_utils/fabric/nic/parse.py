@@ -100,7 +100,9 @@ def _checked(subject: str, fields: Mapping[str, Any], checks: Mapping[str, Check
 
 
 def _invalid_nic(subject: str, problem: str) -> FabricError:
-    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({problem})", "give its result unchanged")
+    return FabricError(
+        f"not a NIC as roce_nic_info returns it ({problem})", "give its result unchanged", subject=subject
+    )
 
 
 def _or_none(check: Check) -> Check:

@@ -57,18 +57,20 @@ class NicRequest:
 def read_nics(variable: Any) -> dict[str, NicRequest]:
     """Read the variable ``roce_host_nics``: ``{"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}``. Raises FabricError."""
     if not isinstance(variable, Mapping) or not variable:
-        raise FabricError(NICS, "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}")
+        raise FabricError(
+            "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}", subject=NICS
+        )
     return {name: _request(name, data) for name, data in variable.items()}
 
 
 def _request(name: Any, data: Any) -> NicRequest:
     subject = f"{NICS}: {name}"
     if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
-        raise FabricError(subject, "not the name of an RDMA device", "'ls /sys/class/infiniband' shows them")
+        raise FabricError("not the name of an RDMA device", "'ls /sys/class/infiniband' shows them", subject=subject)
     given = Settings(FabricError, subject, {} if data is None else data)
     request: NicRequest = given.load(NicRequest, LIMITS)
     if request.cable_m is not None and request.speed_gbit_s is None:
-        raise FabricError(subject, "cable_m without speed_gbit_s", "give both: headroom follows from the two")
+        raise FabricError("cable_m without speed_gbit_s", "give both: headroom follows from the two", subject=subject)
     return request
 
 
@@ -80,7 +82,7 @@ def class_of(policy: Policy, name: str | None) -> RdmaClass:
         if rdma_class.name == name:
             return rdma_class
     names = ", ".join(rdma_class.name for rdma_class in policy.classes)
-    raise FabricError("roce_policy", f"there is no class {name!r}", f"valid names: {names}")
+    raise FabricError(f"there is no class {name!r}", f"valid names: {names}", subject="roce_policy")
 
 
 def plan(
@@ -165,9 +167,9 @@ def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, s
 def _check_marks(seen: Seen, parent: Nic | None) -> None:
     if parent and parent.trust != "dscp":
         raise FabricError(
-            f"{seen.nic.name} (VF of {parent.name})",
             f"its packets' DSCP does not choose their priority, since {parent.name} trusts {parent.trust or 'no DSCP'}",
             f"add {parent.name} to {NICS} too",
+            subject=f"{seen.nic.name} (VF of {parent.name})",
         )
 
 
@@ -175,9 +177,9 @@ def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: Seen) -> N
     for name in (*NEEDED, *(["pfc"] if policy.lossless else [])):
         if name in cannot:
             raise FabricError(
-                f"{seen.nic.name} ({seen.nic.interface})",
                 f"it cannot have {name}: {cannot[name]}",
                 f"leave it out of {NICS}, or use a driver that supports it",
+                subject=f"{seen.nic.name} ({seen.nic.interface})",
             )
     dcb = seen.dcb
     if dcb is None:
@@ -185,16 +187,16 @@ def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: Seen) -> N
     for traffic in policy.all_classes:
         if traffic.traffic_class >= dcb.classes_at_most:
             raise FabricError(
-                f"{seen.nic.name} ({seen.nic.interface})",
                 f"it has {dcb.classes_at_most} traffic classes (0 to {dcb.classes_at_most - 1}), but the policy uses "
                 f"{traffic.traffic_class}",
                 "give the policy's classes lower traffic classes",
+                subject=f"{seen.nic.name} ({seen.nic.interface})",
             )
     if len(policy.lossless) > dcb.lossless_at_most:
         raise FabricError(
-            f"{seen.nic.name} ({seen.nic.interface})",
             f"it can have {dcb.lossless_at_most} lossless priorities, but the policy has {len(policy.lossless)}",
             "make one of its classes lossy",
+            subject=f"{seen.nic.name} ({seen.nic.interface})",
         )
 
 

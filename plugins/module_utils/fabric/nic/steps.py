@@ -65,9 +65,9 @@ def _tool(seen: Seen) -> Tool:
     if seen.dcb is None:
         reason = seen.cannot.get("queues", "no tool shows it")
         raise FabricError(
-            f"{seen.nic.name} ({seen.nic.interface})",
             f"its DCB cannot be set: {reason}",
             "make 'dcb ets show' work on it, or leave it out",
+            subject=f"{seen.nic.name} ({seen.nic.interface})",
         )
     return TOOLS[seen.dcb.tool]
 

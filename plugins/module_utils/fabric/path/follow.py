@@ -151,7 +151,7 @@ class Checker:
         Raises FabricError where it is not known.
         """
         if end in self.seen.unknown:
-            raise FabricError(f"NIC {end}", self.seen.unknown[end], "name another NIC, or correct this")
+            raise FabricError(self.seen.unknown[end], "name another NIC, or correct this", subject=f"NIC {end}")
         return self.seen.carriers[end].port if end in self.seen.carriers else end
 
     def receiver(self, end: End) -> Part:

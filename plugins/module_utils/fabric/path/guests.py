@@ -123,7 +123,9 @@ def read_guests(guests: Mapping[str, Any] | None) -> dict[str, str]:
     hypervisors = {}
     for guest, hypervisor in (guests or {}).items():
         if hypervisor is not None and (not isinstance(hypervisor, str) or not hypervisor):
-            raise FabricError(f"guest {guest}", f"{hypervisor!r} is no name of a host", "correct gpu_guest_host")
+            raise FabricError(
+                f"{hypervisor!r} is no name of a host", "correct gpu_guest_host", subject=f"guest {guest}"
+            )
         if hypervisor is not None:
             hypervisors[guest] = hypervisor
     return hypervisors

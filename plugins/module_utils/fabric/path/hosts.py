@@ -55,7 +55,7 @@ def read_hosts(readings: Mapping[str, Any], inventory: Mapping[str, Any] | None)
                 requests_by_text[text] = read_nics(settings) if settings else {}
             requests = requests_by_text[text]
             if not isinstance(nics, Mapping):
-                raise FabricError("its NICs", "not a dictionary", "give the result of roce_nic_info unchanged")
+                raise FabricError("not a dictionary", "give the result of roce_nic_info unchanged", subject="its NICs")
             read = {
                 nic: reading_of(f"NIC {nic}", data, seen, _shared_buffer_reason(requests.get(nic)))
                 for nic, data in nics.items()
@@ -65,7 +65,7 @@ def read_hosts(readings: Mapping[str, Any], inventory: Mapping[str, Any] | None)
             hosts.nics[host] = read
             hosts.requests.update({End(host, nic): request for nic, request in requests.items()})
         except FabricError as error:
-            hosts.unread[host] = FabricError(f"host {host}: {error.subject}", error.cause, error.remedy)
+            hosts.unread[host] = FabricError(error.cause, error.remedy, subject=f"host {host}: {error.subject}")
     return hosts
 
 

@@ -228,7 +228,7 @@ def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
     classes = [rdma_class for rdma_class in policy.classes if wanted in (None, rdma_class.name)]
     if not classes:
         names = ", ".join(rdma_class.name for rdma_class in policy.classes)
-        raise FabricError(f"class {wanted}", "the policy has no such RoCE class", f"name one of {names}")
+        raise FabricError("the policy has no such RoCE class", f"name one of {names}", subject=f"class {wanted}")
     return classes
 
 
@@ -251,7 +251,7 @@ def _path_hosts(
     for name in applications or ():
         if name not in params["nics"]:
             raise FabricError(
-                f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
+                "its applications are given, but not its NICs", "read them with roce_nic_info", subject=f"host {name}"
             )
     hypervisors = {*guests.values()}
     path_hosts = {}

@@ -113,7 +113,9 @@ def file_of(folder: str, switch: Switch) -> str:
     """Return a switch's file in ``folder``. Raises FabricError where the switch's name is not valid for a file."""
     if not FILE_NAME.fullmatch(switch.name):
         raise FabricError(
-            f"switch {switch.name}", "the name is not a valid file name", "use letters, digits, '.', '_' and '-'"
+            "the name is not a valid file name",
+            "use letters, digits, '.', '_' and '-'",
+            subject=f"switch {switch.name}",
         )
     return os.path.join(folder, f"{switch.name}.{switch.system}")
 
@@ -143,7 +145,7 @@ def parse_readable(
     unread: dict[str, FabricError] = {}
     for name, running_text in running.items():
         if name not in switches:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+            raise FabricError("it is in running, but not in switches", "add it there", subject=f"switch {name}")
         try:
             settings = Settings(FabricError, f"switch {name}", switches[name]).data
             system = _system(settings.get("system"), name)
@@ -241,7 +243,7 @@ def buffers_of(seen: Mapping[str, Switch]) -> dict[str, Buffers]:
 def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:
     """Return running configurations as texts, by switch. Raises FabricError."""
     if not running:
-        raise FabricError("running", "it is empty", "give each switch's running configuration as text, by name")
+        raise FabricError("it is empty", "give each switch's running configuration as text, by name", subject="running")
     return {str(name): _text(name, running_text) for name, running_text in running.items()}
 
 
@@ -249,7 +251,9 @@ def _text(name: Any, running_text: Any) -> str:
     if isinstance(running_text, (dict, list)):  # Ansible before 2.19 converts text that is JSON to data
         return json.dumps(running_text)
     if not isinstance(running_text, str):
-        raise FabricError(f"switch {name}", "its running configuration is not a string", "give it as it was read")
+        raise FabricError(
+            "its running configuration is not a string", "give it as it was read", subject=f"switch {name}"
+        )
     return running_text
 
 
@@ -257,6 +261,8 @@ def _system(system: Any, name: str) -> SwitchSystem:
     switch_system = SYSTEMS.get(system) if isinstance(system, str) else None
     if switch_system is None:
         raise FabricError(
-            f"switch {name}", f"system {system!r} is unknown", f"valid values: {', '.join(sorted(SYSTEMS)) or 'none'}"
+            f"system {system!r} is unknown",
+            f"valid values: {', '.join(sorted(SYSTEMS)) or 'none'}",
+            subject=f"switch {name}",
         )
     return switch_system

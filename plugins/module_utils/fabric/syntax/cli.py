@@ -185,7 +185,7 @@ class CliReader:
 
     def refuse(self, line: CliLine, cause: str, remedy: str) -> FabricError:
         """Return a FabricError that names the switch and the line."""
-        return FabricError(f"{self.name}: line {line.number} {line.text!r}", cause, remedy)
+        return FabricError(cause, remedy, subject=f"{self.name}: line {line.number} {line.text!r}")
 
     def tree(
         self, text: str, system: str, system_line: re.Pattern[str], foreign_line: re.Pattern[str]
@@ -200,7 +200,9 @@ class CliReader:
             if foreign_line.match(line.text):
                 raise self.refuse(line, f"not a line of {system}'s configuration", "correct the switch's system")
         if not any(system_line.match(line.text) for line in top):
-            raise FabricError(f"{self.name}: configuration", f"it contains no line of {system}'s configuration", _AGAIN)
+            raise FabricError(
+                f"it contains no line of {system}'s configuration", _AGAIN, subject=f"{self.name}: configuration"
+            )
         return top
 
     def nest(self, text: str, system: str) -> list[CliLine]:
@@ -228,7 +230,7 @@ class CliReader:
             open_at[-1][1].append(line)
             open_at.append((indent, line.children))
         if banner_end:
-            raise FabricError(f"{self.name}: configuration", "it ends within a banner", _AGAIN)
+            raise FabricError("it ends within a banner", _AGAIN, subject=f"{self.name}: configuration")
         return top
 
     def number(self, line: CliLine, word: str, minimum: int, maximum: int) -> int:
@@ -336,9 +338,9 @@ def mismatch_error(switch: Switch, port: str, setting: str, reason: str) -> Fabr
     """Return the refusal of a port whose ``setting`` differs from the first port's, if the system has one for all."""
     first = next(iter(switch.ports))
     return FabricError(
-        f"{switch.name}: port {port}",
         f"its {setting} differs from {first}'s, but {reason}",
         "plan both with one policy",
+        subject=f"{switch.name}: port {port}",
     )
 
 
@@ -347,26 +349,28 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
     subject = f"{switch.name}: port {port}"
     if None in qos.dscp_to_class:
         raise FabricError(
-            subject, f"DSCP {qos.dscp_to_class.index(None)} has no traffic class", "give one to each of the 64"
+            f"DSCP {qos.dscp_to_class.index(None)} has no traffic class", "give one to each of the 64", subject=subject
         )
     classes = sorted({traffic_class for traffic_class in qos.dscp_to_class if traffic_class is not None})
     for traffic_class in classes:
         queue, priority = qos.class_to_queue[traffic_class], qos.class_to_priority[traffic_class]
         if queue is None or priority is None or qos.queues[queue] is None:
             raise FabricError(
-                subject, f"traffic class {traffic_class} has no queue, priority or scheduler", "set all three"
+                f"traffic class {traffic_class} has no queue, priority or scheduler", "set all three", subject=subject
             )
         if qos.priority_to_queue[priority] != queue:
             raise FabricError(
-                subject,
                 f"a pause of priority {priority} does not stop traffic class {traffic_class}'s queue {queue}",
                 f"map priority {priority} to queue {queue}",
+                subject=subject,
             )
     for priority in qos.pfc:
         if priority not in [qos.class_to_priority[traffic_class] for traffic_class in classes]:
-            raise FabricError(subject, f"priority {priority} pauses, and no traffic class has it", "give it to one")
+            raise FabricError(
+                f"priority {priority} pauses, and no traffic class has it", "give it to one", subject=subject
+            )
     if qos.ip_mtu_bytes is None:
-        raise FabricError(subject, "no MTU is wanted", "set switch_mtu_bytes in the policy")
+        raise FabricError("no MTU is wanted", "set switch_mtu_bytes in the policy", subject=subject)
     return classes
 
 

@@ -43,9 +43,9 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
     """
     if os.geteuid() != 0:
         raise ImageError(
-            "the build",
             "needs root for file ownership and overlay mounts",
             "run it with become: true on the build host",
+            subject="the build",
         )
     tools.require(*TOOLS)
     for image in images.values():

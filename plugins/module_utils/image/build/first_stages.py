@@ -52,9 +52,9 @@ def kernel_of(name: str, cache: Path, chain: list[LayerRequest]) -> Brought:
     brought = _highest_kernel([(request, layers.built(cache, request)) for request in chain])
     if brought is None:
         raise ImageError(
-            f"image {name}",
             f"none of its layers ({', '.join(request.layer.name for request in chain)}) has a kernel",
             "add a kernel to the packages of a layer, such as linux-image-amd64 or kernel",
+            subject=f"image {name}",
         )
     return brought
 

@@ -31,9 +31,9 @@ def sbom(
         from packageurl import PackageURL
     except ImportError as error:
         raise ImageError(
-            "the bill of materials",
             f"Python on the build host has no {error.name}",
             "pip install cyclonedx-python-lib for the Python that ansible_python_interpreter names there",
+            subject="the bill of materials",
         ) from error
     bom = Bom()
     identity = "\n".join([name, *(f"{layer} {key}" for layer, key in layers.items())])

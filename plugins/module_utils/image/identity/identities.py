@@ -63,10 +63,12 @@ def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
         subject = f"node {name}"
         ek = identity.read_ek(entry["ek"], subject)
         if name in node_by_name:
-            raise ImageError(subject, "is listed twice", "list each node once")
+            raise ImageError("is listed twice", "list each node once", subject=subject)
         if ek in owners:
             raise ImageError(
-                subject, f"has the endorsement key of node {owners[ek]}", "each TPM has its own key: enrol both again"
+                f"has the endorsement key of node {owners[ek]}",
+                "each TPM has its own key: enrol both again",
+                subject=subject,
             )
         owners[ek] = name
         node_by_name[name] = Node(name, ek, identity.read_secrets(entry["secrets"], subject))
@@ -82,9 +84,9 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
     contradictory = sorted({checked_node(name) for name in removed} & {node.name for node in nodes})
     if contradictory:
         raise ImageError(
-            f"node {contradictory[0]}",
             "its bundle is to be both written and removed",
             "remove its node_identity_ek from the inventory, or its name from node_identity_removed",
+            subject=f"node {contradictory[0]}",
         )
     store.require()
     with store.locked():
@@ -171,9 +173,9 @@ def _bundles(nodes: Sequence[Node], digests: Mapping[str, str], signer: Signer) 
     for node in nodes:
         if len(bundles[node.name]) > identity.LARGEST_BUNDLE_BYTES:
             raise ImageError(
-                node.subject,
                 f"its bundle has {len(bundles[node.name])} bytes, the maximum is {identity.LARGEST_BUNDLE_BYTES}",
                 "give it fewer or smaller secrets",
+                subject=node.subject,
             )
     return bundles
 

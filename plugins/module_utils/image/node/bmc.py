@@ -68,7 +68,7 @@ class Bmc:
     def failure(self, node: str, host: str, cause: str) -> ImageError:
         """Return the error of a restart of ``node`` that was requested from ``host``."""
         remedy = next((text for pattern, text in REMEDIES if re.search(pattern, cause)), ANSWERED)
-        return ImageError(node, f"its BMC {self.address} did not restart it: {cause}", remedy.format(host=host))
+        return ImageError(f"its BMC {self.address} did not restart it: {cause}", remedy.format(host=host), subject=node)
 
 
 def wait_for_override(read: Callable[[], str], wanted: str) -> None:

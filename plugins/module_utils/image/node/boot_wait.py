@@ -69,15 +69,15 @@ def check(subject: str, reading: Reading, elapsed: Elapsed, limits: Limits) -> N
     old = reading.state is not None and not is_new(reading.state, elapsed, limits)
     if old and elapsed.waited_s > limits.restart_s:
         raise ImageError(
-            subject,
             f"is still in the previous boot {elapsed.since_s:.0f} s after the restart, whatever its BMC answered",
             "check that node_boot_bmc names this node's BMC and system, and read the BMC's event log",
+            subject=subject,
         )
     if elapsed.waited_s > limits.boot_s:
         raise ImageError(
-            subject,
             f"is not up {elapsed.since_s:.0f} s after the restart: it {now}",
             "read its console, where the first stage reports what it refused or could not reach",
+            subject=subject,
         )
 
 

@@ -47,7 +47,7 @@ class Expected:
         actual = manifest.digest(data)
         if actual != digest:
             reason = f"its manifest has the digest {actual}"
-            raise ImageError(f"image {digest}", reason, "publish the image to the boot servers again")
+            raise ImageError(reason, "publish the image to the boot servers again", subject=f"image {digest}")
         parsed = manifest.load(data, f"image {digest}")
         return cls(digest, parsed, plan, channel, tuple(kernel_arguments), tuple(may_fail))
 

@@ -98,15 +98,19 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
     switches = {}
     for guid, name, ports in _forwarding(forwarding):
         if guid in switches:
-            raise InfinibandError(name, "opensm-lfts.dump has two tables of it", "provide the dump of one sweep")
+            raise InfinibandError(
+                "opensm-lfts.dump has two tables of it", "provide the dump of one sweep", subject=name
+            )
         if guid not in far_ends:
             raise InfinibandError(
-                name, "opensm-lfts.dump has this switch, but opensm-subnet.lst has no link of it", "read both again"
+                "opensm-lfts.dump has this switch, but opensm-subnet.lst has no link of it",
+                "read both again",
+                subject=name,
             )
         switches[guid] = SwitchTable(infiniband_device(name)[0], far_ends.pop(guid), ports)
     if far_ends:
         raise InfinibandError(
-            f"switch 0x{next(iter(far_ends))}", "opensm-lfts.dump has no table of it", "read the dumps again"
+            "opensm-lfts.dump has no table of it", "read the dumps again", subject=f"switch 0x{next(iter(far_ends))}"
         )
     names = [line.split("\t", 1)[1] for line in order.splitlines() if "\t" in line]
     places = [
@@ -145,7 +149,9 @@ def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
                 ports.extend([NO_PORT] * (lid + 1 - len(ports)))
             port = int(entry[2])
             if port > NO_PORT:
-                raise InfinibandError(name, f"opensm-lfts.dump sends LID {lid} to port {port}", "read the dump again")
+                raise InfinibandError(
+                    f"opensm-lfts.dump sends LID {lid} to port {port}", "read the dump again", subject=name
+                )
             ports[lid] = port
             continue
         switch = _SWITCH.match(line)
@@ -179,6 +185,6 @@ def engine_in_log(text: str) -> tuple[str, str]:
 def read_pkeys(text: str) -> list[int]:
     """Return the table in the output of ``smpquery pkeys``: P_Key by index. Raises InfinibandError for another text."""
     if "pkeys capacity for this port" not in text:
-        raise InfinibandError("P_Keys", "this is not what smpquery pkeys prints", "provide its complete output")
+        raise InfinibandError("this is not what smpquery pkeys prints", "provide its complete output", subject="P_Keys")
     rows = (line.partition(":")[2] for line in text.splitlines())
     return [int(value, 16) for row in rows for value in re.findall(r"0x[0-9a-f]{4}", row)]

@@ -31,9 +31,9 @@ def read_links(interfaces: Iterable[Mapping[str, Any]], cables: Iterable[Mapping
         return _links(list(interfaces), {cable["id"]: cable for cable in cables})
     except (AttributeError, KeyError, TypeError) as error:
         raise SiteError(
-            "NetBox",
             f"its response has no {error}",
             "check that the URL is a NetBox URL, and that its version is 4.0 or later",
+            subject="NetBox",
         ) from None
 
 

@@ -138,4 +138,4 @@ def stocked_m(route_m: float, stock_m: tuple[float, ...]) -> float:
 
 def _error(site: Site, rule: LinkRule, setting: str, cause: str, remedy: str) -> SiteError:
     path = ("links", rule.name, *([setting] if setting else []))
-    return SiteError(".".join(path), cause, remedy, site.blueprint.where(*path))
+    return SiteError(cause, remedy, subject=".".join(path), where=site.blueprint.where(*path))

@@ -28,20 +28,20 @@ def expand_devices(
             same_name = devices.setdefault(device.name, device)
             if same_name is not device:
                 raise SiteError(
-                    f"devices.{kind.name}.name",
                     f"two devices are called {device.name}: number {same_name.number} of {same_name.kind.name} "
                     f"and number {device.number} of {kind.name}",
                     "name the devices by {n}, or by {i} and their block",
-                    blueprint.where("devices", kind.name, "name"),
+                    subject=f"devices.{kind.name}.name",
+                    where=blueprint.where("devices", kind.name, "name"),
                 )
     for name in devices:
         if not HOST_NAME.fullmatch(name):
             kind = devices[name].kind
             raise SiteError(
-                f"devices.{kind.name}.name",
                 f"{name!r} is not a valid host name",
                 "shorten the template",
-                blueprint.where("devices", kind.name, "name"),
+                subject=f"devices.{kind.name}.name",
+                where=blueprint.where("devices", kind.name, "name"),
             )
     return devices, by_kind
 
@@ -50,10 +50,10 @@ def _placed(blueprint: Blueprint, kind: Kind, model: Model, blocks: Mapping[str,
     total = min(kind.count * len(blocks[kind.per]), kind.total)
     if total > DEVICES_MAX:
         raise SiteError(
-            f"devices.{kind.name}.count",
             f"{total} devices exceed the maximum of {DEVICES_MAX}",
             "correct the counts",
-            blueprint.where("devices", kind.name, "count"),
+            subject=f"devices.{kind.name}.count",
+            where=blueprint.where("devices", kind.name, "count"),
         )
     label = template(kind.label, (*NUMBERS, SITE, *blueprint.blocks))
     devices: list[Device] = []

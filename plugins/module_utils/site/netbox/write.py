@@ -70,9 +70,9 @@ class Writer:
                 self._write(kind, objects)
         except (AttributeError, KeyError, TypeError) as error:
             raise SiteError(
-                "NetBox",
                 f"its response has no {error}",
                 "check that the URL is a NetBox URL, and that its version is 4.2 or later",
+                subject="NetBox",
             ) from None
         return {
             "changed": any(counts["created"] or counts["updated"] for counts in self._counts.values()),
@@ -103,7 +103,7 @@ class Writer:
             key = cable_key(self._ends(raw)) if kind == "cables" else KINDS[kind].key(raw)
             if key in self._wanted[kind] and known_raws.get(key, raw)["id"] != raw["id"]:
                 name = f"{kind} {Ref(kind, key)}"
-                raise SiteError("NetBox", f"it has {name} twice", "remove or rename one of them in NetBox")
+                raise SiteError(f"it has {name} twice", "remove or rename one of them in NetBox", subject="NetBox")
             known_raws[key] = raw
             ids[raw["id"]] = key
 
@@ -127,7 +127,9 @@ class Writer:
         ]
         if faults:
             rest_text = [f"and {len(faults) - MOST_TOLD} others"] if len(faults) > MOST_TOLD else []
-            raise SiteError("NetBox", "; ".join(faults[:MOST_TOLD] + rest_text), "remove these cables in NetBox")
+            raise SiteError(
+                "; ".join(faults[:MOST_TOLD] + rest_text), "remove these cables in NetBox", subject="NetBox"
+            )
 
     def _write(self, kind: str, objects: Mapping[Key, Raw]) -> None:
         store = "devices" if kind == PRIMARY else kind

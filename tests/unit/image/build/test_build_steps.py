@@ -180,7 +180,7 @@ def test_check_mode_builds_without_the_signing_key(steps):
 
 def test_a_failed_first_stage_fails_the_build_and_the_work_is_removed(steps, monkeypatch):
     def fail(*_given):
-        raise ImageError("image node", "broken", "mend it")
+        raise ImageError("broken", "mend it", subject="image node")
 
     monkeypatch.setattr(build.first_stages, "make_stage", fail)
     with pytest.raises(ImageError, match="image node: broken; mend it"):

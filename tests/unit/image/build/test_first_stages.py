@@ -96,7 +96,7 @@ def test_the_first_stage_is_built_once_and_is_reproducible(setting, tmp_path):
 
 def test_errors_in_the_namespace_are_reported_outside(setting, tmp_path):
     def refused():
-        raise ImageError("layer base", "it is broken", "mend it")
+        raise ImageError("it is broken", "mend it", subject="layer base")
 
     with pytest.raises(ImageError) as told:
         isolated(refused)
