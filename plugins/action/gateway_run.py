@@ -23,7 +23,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.failures import hosts_text
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK
-from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, slice_ended
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import (
+    RunRecord,
+    begun,
+    resumed,
+    slice_ended,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
 
@@ -111,7 +116,7 @@ class ActionModule(ActionBase):
         return str(self._loader._vault.decrypt(text).decode("utf-8"))
 
 
-def _result(record: Record, changed: bool, folder: Path) -> dict[str, Any]:
+def _result(record: RunRecord, changed: bool, folder: Path) -> dict[str, Any]:
     counts = record.counts()
     result = {"changed": changed, "report": record.report(), "hosts": counts, "record": str(folder / "record.json")}
     if set(counts) <= {OK}:

@@ -169,7 +169,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.secure_boot import read_secure_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
@@ -215,7 +215,7 @@ def main() -> None:
                 "use the module through its action plugin, or give its text",
                 subject="first_stage",
             )
-        setting = Setting(
+        setting = BuildEnvironment(
             # systemctl --root does not accept ".." in the path of its root.
             store=Path(params["store"]).resolve(),
             cache=Path(params["cache"]).resolve(),

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK, UNKNOWN, HostOutcome
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """``playbook`` and ``arguments`` of the run, the gateway and outcome of each host, the cause of each lost slice."""
 
     playbook: str
@@ -23,7 +23,7 @@ class Record(NamedTuple):
     hosts: dict[str, HostOutcome]
     causes: dict[str, str]
 
-    def with_slice(self, gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> Record:
+    def with_slice(self, gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> RunRecord:
         """Return the record with the outcome of a slice."""
         return self._replace(
             hosts={**self.hosts, **hosts},
@@ -64,12 +64,12 @@ class Record(NamedTuple):
         return report_lines + lines(failures)
 
 
-def begun(playbook: str, arguments: list[str], gateways: Mapping[str, str]) -> Record:
+def begun(playbook: str, arguments: list[str], gateways: Mapping[str, str]) -> RunRecord:
     """Return the record of a run that begins: nothing is known about its hosts."""
-    return Record(playbook, arguments, dict(gateways), {host: HostOutcome(UNKNOWN) for host in gateways}, {})
+    return RunRecord(playbook, arguments, dict(gateways), {host: HostOutcome(UNKNOWN) for host in gateways}, {})
 
 
-def resumed(text: str, file: str, fresh: Record) -> tuple[Record, list[str]]:
+def resumed(text: str, file: str, fresh: RunRecord) -> tuple[RunRecord, list[str]]:
     """Return the record of a run that is resumed, and the hosts of ``fresh`` that are left to do.
 
     Raises GatewayError if the file is that of another run.

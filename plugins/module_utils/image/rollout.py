@@ -23,7 +23,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
-class Node:
+class RolloutNode:
     """A node as it was last seen.
 
     ``running`` is the digest that it runs, empty if it runs no Sailloft image. ``holds``: whether it is proven,
@@ -57,7 +57,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Channel:
+class ChannelCopies:
     """The digests that the boot servers' copies of the channel name, empty for a copy that does not exist yet.
 
     Two copies differ only if a run died between two servers.
@@ -82,13 +82,13 @@ class Channel:
         """Return whether no copy ever named another image than ``target``."""
         return not self.with_history and not set(self.digests) - {"", target}
 
-    def can_go_back(self, step: Step) -> bool:
+    def can_go_back(self, step: RolloutStep) -> bool:
         """Return whether the channel names an image from before the rollout, once ``step`` is done."""
         return any(self.digests) and (not step.channel or bool(self.with_history))
 
 
 @dataclass(frozen=True)
-class Step:
+class RolloutStep:
     """The next step: its ``kind``, its nodes, and the reason.
 
     For ``rollback``, ``channel`` says whether the channel is rolled back too, and ``nodes`` boot the previous image.
@@ -133,7 +133,7 @@ def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in chosen) or tuple(names[:1])
 
 
-def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: list[str]) -> Channel:
+def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: list[str]) -> ChannelCopies:
     """Return the channel ``name`` as the boot servers' stores have it.
 
     ``stores``: results of the module node_image_store, each with its ``host``. ``macs``: the MAC addresses of the nodes
@@ -148,10 +148,10 @@ def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: lis
             with_history.append(store["host"])
         images = [image for image in store["images"] if image["digest"] == target]
         pinned = pinned or any(scripts & set(image["kept_for"]) for image in images)
-    return Channel(tuple(digests), pinned, tuple(with_history))
+    return ChannelCopies(tuple(digests), pinned, tuple(with_history))
 
 
-def without(nodes: list[Node], names: list[str]) -> list[Node]:
+def without(nodes: list[RolloutNode], names: list[str]) -> list[RolloutNode]:
     """Return the nodes that are not in ``names``.
 
     Raises ImageError for a name that no node has, and if no node remains that is to be in service.
@@ -179,7 +179,7 @@ def without(nodes: list[Node], names: list[str]) -> list[Node]:
     return remaining
 
 
-def failed(nodes: list[Node], target: str) -> tuple[str, ...]:
+def failed(nodes: list[RolloutNode], target: str) -> tuple[str, ...]:
     """Return the nodes that count against the budget, in order.
 
     These are nodes that do not answer, that run the target and are not proven, or that should have booted the target
@@ -188,7 +188,7 @@ def failed(nodes: list[Node], target: str) -> tuple[str, ...]:
     return tuple(node.name for node in nodes if _failed(node, target))
 
 
-def replacements(nodes: list[Node], target: str, repaired: list[Node]) -> list[tuple[str, str]]:
+def replacements(nodes: list[RolloutNode], target: str, repaired: list[RolloutNode]) -> list[tuple[str, str]]:
     """Return pairs of a node that is out of service and the spare in its place, empty if no spare is left.
 
     Failed nodes and those that are ``repaired`` are out of service. A spare must be proven to run the target.
@@ -201,7 +201,7 @@ def replacements(nodes: list[Node], target: str, repaired: list[Node]) -> list[t
     return [(name, spares[index] if index < len(spares) else "") for index, name in enumerate(replaced)]
 
 
-def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tuple[tuple[str, ...], ...]:
+def planned(nodes: list[RolloutNode], target: str, promoted: bool, rules: Rules) -> tuple[tuple[str, ...], ...]:
     """Return the remaining waves if nothing fails, in order; they have canaries only if the channel is promoted."""
     pending = [node.name for node in nodes if _pending(node, target) and (promoted or not node.canary)]
     updated = sum(not node.canary and not _pending(node, target) for node in nodes)
@@ -213,7 +213,7 @@ def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tup
     return tuple(waves)
 
 
-def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> Step:
+def decide(nodes: list[RolloutNode], target: str, channel: ChannelCopies, rules: Rules) -> RolloutStep:
     """Return the next step to make all ``nodes`` run ``target``.
 
     No node boots the target while more than ``rules.budget`` nodes have failed, and only canaries boot it until all
@@ -235,28 +235,30 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
         by_servers = channel.pinned or channel.anywhere(target)
         has_begun = by_servers or any(node.tried or node.running == target for node in nodes)
         return (
-            Step(ROLLBACK, failed_names, reason, channel.anywhere(target)) if has_begun else Step(STOPPED, (), reason)
+            RolloutStep(ROLLBACK, failed_names, reason, channel.anywhere(target))
+            if has_begun
+            else RolloutStep(STOPPED, (), reason)
         )
     if not promoted:
         pending_canaries = tuple(node.name for node in nodes if node.canary and _pending(node, target))
         return (
-            Step(CANARY, pending_canaries, "canaries first")
+            RolloutStep(CANARY, pending_canaries, "canaries first")
             if pending_canaries
-            else Step(PROMOTE, (), "all canaries are proven")
+            else RolloutStep(PROMOTE, (), "all canaries are proven")
         )
     waves = planned(nodes, target, promoted, rules)
     if waves:
-        return Step(WAVE, waves[0], f"{sum(len(wave) for wave in waves)} nodes remaining")
-    return Step(DONE, (), f"{len(nodes) - len(failed_names)} of {len(nodes)} nodes run it")
+        return RolloutStep(WAVE, waves[0], f"{sum(len(wave) for wave in waves)} nodes remaining")
+    return RolloutStep(DONE, (), f"{len(nodes) - len(failed_names)} of {len(nodes)} nodes run it")
 
 
-def _failed(node: Node, target: str) -> bool:
+def _failed(node: RolloutNode, target: str) -> bool:
     if not node.reachable:
         return True
     return not node.holds if node.running == target else node.tried
 
 
-def _pending(node: Node, target: str) -> bool:
+def _pending(node: RolloutNode, target: str) -> bool:
     return node.reachable and node.running != target and not node.tried
 
 
@@ -271,7 +273,9 @@ def _next_size(updated: int, waves: tuple[int, ...]) -> int:
     return last - (updated - end) % last
 
 
-def table(nodes: list[Node], target: str, step: Step, waves: tuple[tuple[str, ...], ...], rules: Rules) -> list[str]:
+def table(
+    nodes: list[RolloutNode], target: str, step: RolloutStep, waves: tuple[tuple[str, ...], ...], rules: Rules
+) -> list[str]:
     """Return the rollout as lines for a terminal: the next step, and which nodes boot when."""
     failed_names = failed(nodes, target)
     updated = [node.name for node in nodes if node.running == target and node.name not in failed_names]

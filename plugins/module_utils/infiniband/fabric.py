@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import number_at_end
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site, SiteDevice
 
 # The ranks that opensm's ftree accepts, counted as switches from a root to a leaf (opensm.8, "Fat-tree Routing").
 FTREE_RANKS = range(2, 9)
@@ -122,7 +122,7 @@ def fabric_of(site: Site, name: str) -> Fabric:
     return fabric
 
 
-def _number(device: Device, port: str) -> int:
+def _number(device: SiteDevice, port: str) -> int:
     """Return the number of a switch's port: the number at the end of its name."""
     number = number_at_end(port)
     if not number:

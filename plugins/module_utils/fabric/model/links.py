@@ -29,7 +29,7 @@ class Hop(NamedTuple):
     egress: str
 
 
-class Fabric:
+class Cabling:
     """All cables. A device in ``switches`` forwards; any other is a host."""
 
     def __init__(self, links: Iterable[tuple[End, End]], switches: Iterable[str]) -> None:
@@ -106,7 +106,7 @@ class Fabric:
         return distance
 
 
-def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None = None) -> list[tuple[str, str]]:
+def buffer_cycle(fabric: Cabling, paused: Mapping[tuple[str, str], bool] | None = None) -> list[tuple[str, str]]:
     """Return the links (from, to) between switches that form a cyclic buffer dependency; empty where there is none.
 
     With PFC, the buffer of a link waits for the buffer of the next link on a packet's path. A cycle of such waits can

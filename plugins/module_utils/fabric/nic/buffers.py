@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Octet
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 
 SLOWEST_GBIT_S = 40  # the driver's minimum
 FRAME_BYTES = 9216  # MINIMUM_MAX_MTU
@@ -34,7 +34,7 @@ def lossless_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
 
 
 def buffers(
-    seen: Seen, lossless: tuple[int, ...], speed_gbit_s: int, cable_m: int, mtu_bytes: int
+    seen: SeenNic, lossless: tuple[int, ...], speed_gbit_s: int, cable_m: int, mtu_bytes: int
 ) -> tuple[Octet, Octet]:
     """Return (the buffer of each priority, the bytes of each buffer).
 

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, DSCPS, Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers import buffers
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 
 NICS = "roce_host_nics"
@@ -86,7 +86,7 @@ def class_of(policy: Policy, name: str | None) -> RdmaClass:
 
 
 def plan(
-    policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen, parent: Nic | None
+    policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: SeenNic, parent: Nic | None
 ) -> tuple[Nic, dict[str, str]]:
     """Return what ``requested`` does. ``parent``: a VF's physical function as it will be, where it can be seen.
 
@@ -100,7 +100,7 @@ def plan(
     return replace(wanted, may_mark=None if seen.nic.is_vf and parent is None else True), cannot
 
 
-def requested(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> tuple[Nic, dict[str, str]]:
+def requested(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: SeenNic) -> tuple[Nic, dict[str, str]]:
     """Return the wanted settings of the function, and the reason for each field of Nic that it cannot have.
 
     ``rdma_class``: the class of RDMA-CM's connections. A field is None where the function has no such setting. Raises
@@ -118,7 +118,7 @@ def _unset(name: str) -> Any:
     return next(nic_field.default for nic_field in fields(Nic) if nic_field.name == name)
 
 
-def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> Nic:
+def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: SeenNic) -> Nic:
     """Return the settings of a function that supports all of them."""
     priority_of_dscp = {traffic.dscp: traffic.priority for traffic in policy.with_dscp}
     class_of_priority = {traffic.priority: traffic.traffic_class for traffic in policy.all_classes}
@@ -164,7 +164,7 @@ def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, s
     return replace(nic, priority_to_buffer=priority_to_buffer, buffer_bytes=buffer_bytes, cable_m=request.cable_m)
 
 
-def _check_marks(seen: Seen, parent: Nic | None) -> None:
+def _check_marks(seen: SeenNic, parent: Nic | None) -> None:
     if parent and parent.trust != "dscp":
         raise FabricError(
             f"its packets' DSCP does not choose their priority, since {parent.name} trusts {parent.trust or 'no DSCP'}",
@@ -173,7 +173,7 @@ def _check_marks(seen: Seen, parent: Nic | None) -> None:
         )
 
 
-def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: Seen) -> None:
+def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: SeenNic) -> None:
     for name in (*NEEDED, *(["pfc"] if policy.lossless else [])):
         if name in cannot:
             raise FabricError(
@@ -200,7 +200,7 @@ def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: Seen) -> N
         )
 
 
-def expected(wanted: Nic, seen: Seen) -> Nic:
+def expected(wanted: Nic, seen: SeenNic) -> Nic:
     """Return the expected reading after the function is set.
 
     Each setting has its requested value, or its current value where none is requested.
@@ -217,7 +217,7 @@ def expected(wanted: Nic, seen: Seen) -> Nic:
     return Nic(**values)
 
 
-def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
+def differences(wanted: Nic, seen: SeenNic) -> dict[str, tuple[Any, Any]]:
     """Return, by field of Nic, (before, after) as text for each difference from ``wanted``.
 
     None in ``wanted`` requests nothing, except in ``forced_tos``, where it requests that applications choose.
@@ -248,7 +248,7 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _shown(name: str, values: tuple[Any, ...], indices: list[int], seen: Seen | None) -> dict[str, Any]:
+def _shown(name: str, values: tuple[Any, ...], indices: list[int], seen: SeenNic | None) -> dict[str, Any]:
     """Return DSCPs by priority ({"priority 3": "DSCP 26"}), and all other values by their index."""
     if name != "dscp_to_priority":
         return {str(index): _plain(values[index]) for index in indices}

@@ -42,7 +42,7 @@ READABLE = "its configuration can be read"
 PLANNABLE = "the policy can be planned for it"
 
 
-class Readings(NamedTuple):
+class FabricReadings(NamedTuple):
     """A fabric as the policy wants it, as read, and what describes it.
 
     ``seen``: the switches that were read, ``unread``: why others were not. ``refused``: why the policy cannot be
@@ -164,7 +164,7 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     return compare(wanted_and_seen(params))
 
 
-def compare(readings: Readings) -> dict[str, Any]:
+def compare(readings: FabricReadings) -> dict[str, Any]:
     """Return the differences of the switches that were given, in the form of ``compared``."""
     differences_found: dict[str, list[dict[str, Any]]] = {
         name: [{"ports": [], "what": what, "wanted": wanted, "seen": error.cause, "message": str(error)}]
@@ -220,19 +220,19 @@ def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
     return plan(read_policy(params["policy"]), read_switches(params["switches"], params["hosts"], params["asics"]))
 
 
-def wanted_and_seen(params: Mapping[str, Any]) -> Readings:
+def wanted_and_seen(params: Mapping[str, Any]) -> FabricReadings:
     """Return what ``read_fabric`` returns. Raises FabricError, also without any running configuration."""
     return read_fabric({**params, "running": running_texts(params["running"])})
 
 
-def read_fabric(params: Mapping[str, Any]) -> Readings:
+def read_fabric(params: Mapping[str, Any]) -> FabricReadings:
     """Return the QoS that the policy gives all switches, and that of the running configurations. Raises FabricError."""
     policy = read_policy(params["policy"])
     inventory = read_inventory(params["switches"], params["hosts"], params["asics"])
     seen, unread = parse_readable(params["running"], params["switches"])
     wanted, unplanned = plan_possible(policy, inventory.specs, buffers_of(seen))
     refused = {name: error for name, error in {**inventory.refused, **unplanned}.items() if name in seen}
-    return Readings(wanted, seen, unread, refused, policy, inventory)
+    return FabricReadings(wanted, seen, unread, refused, policy, inventory)
 
 
 def buffers_of(seen: Mapping[str, Switch]) -> dict[str, Buffers]:

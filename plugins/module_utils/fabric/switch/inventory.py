@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
@@ -99,7 +99,7 @@ class Inventory(NamedTuple):
 
     specs: list[SwitchSpec]
     refused: dict[str, FabricError]
-    fabric: Fabric
+    fabric: Cabling
 
 
 def read_switches(
@@ -145,7 +145,7 @@ def read_inventory(
     errors = [*_link_errors(specs, refused.keys()), *(_host_errors(specs, hosts) if hosts is not None else ())]
     for name, link_error in errors:
         refused.setdefault(name, link_error)
-    fabric = Fabric(_consistent_links(switches, specs, refused.keys()), switches)
+    fabric = Cabling(_consistent_links(switches, specs, refused.keys()), switches)
     return Inventory([spec for name, spec in specs.items() if name not in refused], refused, fabric)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import check_name, nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
@@ -127,7 +127,7 @@ def refused(errors: Mapping[str, FabricError], check_mode: bool) -> list[str]:
     raise error
 
 
-def _check_cycles(policy: Policy, fabric: Fabric) -> None:
+def _check_cycles(policy: Policy, fabric: Cabling) -> None:
     """Refuse a lossless class on links whose pauses can wait for each other in a circle."""
     lossless = policy.lossless
     cycle = buffer_cycle(fabric) if lossless else []
@@ -207,7 +207,7 @@ def _remaining_problems(seen: Mapping[str, Switch], wanted: Mapping[str, Switch]
     return [f"not held, and not changed: {text}: {fold(sorted(switches))}" for text, switches in names.items()]
 
 
-def _unlinked_nics(fabric: Fabric, hosts: Mapping[str, Any]) -> list[str]:
+def _unlinked_nics(fabric: Cabling, hosts: Mapping[str, Any]) -> list[str]:
     """Return a line for each NIC of roce_host_nics, with its hosts, that is the peer of no switch's port."""
     hosts_by_nic: dict[str, list[str]] = {}
     for host, nics in hosts.items():

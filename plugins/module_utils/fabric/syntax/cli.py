@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import Rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import OverrideRules
 
 OWN = "sailloft-"  # the prefix of the names of all rendered objects; objects with this prefix may be removed
 OWN_NAME = re.compile(re.escape(OWN) + r"[a-z0-9-]+")
@@ -59,7 +59,7 @@ class CliLine:
         self.children: list[CliLine] = []
 
 
-class Settings:
+class CliSettings:
     """The settings of an interface, a profile or "system qos": by key, the value and the line that sets it.
 
     ``unread``: its overrides, each with what it can change. ``lag``: the number of its port channel. ``switchport``:
@@ -89,7 +89,7 @@ class Settings:
 
     def merged_onto(self, below: Any) -> Any:
         """Return these settings, completed with those of ``below``."""
-        merged = Settings()
+        merged = CliSettings()
         merged.values = {**below.values, **self.values}
         return merged
 
@@ -97,7 +97,7 @@ class Settings:
         """Return the value of ``key``; None where no line sets it."""
         return self.values[key][0] if key in self.values else None
 
-    def lines_unlike(self, member: Settings) -> Iterator[str]:
+    def lines_unlike(self, member: CliSettings) -> Iterator[str]:
         """Return a port channel's lines that ``member`` does not have, except routing and the MTU (``switch_of``)."""
         for key, (value, line) in self.values.items():
             if value != member.get(key) and key not in ("switchport", "mtu"):
@@ -107,13 +107,13 @@ class Settings:
 class CliReader:
     """A reader of one switch's text. Its refusals name the switch."""
 
-    def __init__(self, name: str, rules: Rules) -> None:
+    def __init__(self, name: str, rules: OverrideRules) -> None:
         """Keep the switch's ``name``, which refusals mention, and the system's ``rules``."""
         self.name = name
         self.rules = rules
         self.overrides: dict[tuple[str, str], list[str]] = {}  # statement, effect -> ports, none for the whole switch
         self.access_lists: dict[str, list[str]] = {}  # lines by name
-        self.vlan_interfaces: dict[int, Settings] = {}
+        self.vlan_interfaces: dict[int, CliSettings] = {}
         self.lag_hashes: list[str] = []  # lines that say by what port channels spread packets
         self.default_mtu_bytes = 1500  # of an interface that routes
 
@@ -121,7 +121,7 @@ class CliReader:
         """Add a statement that no field shows to ``unread``, if it can change something."""
         unread += self.with_effects([text])
 
-    def unread_of_port(self, settings: Settings, line: CliLine) -> None:
+    def unread_of_port(self, settings: CliSettings, line: CliLine) -> None:
         """Read a port's speed and port channel, or add the line to its overrides if it can change something."""
         speed, lag = _SPEED.match(line.text), _LAG.match(line.text)
         if speed:
@@ -146,7 +146,7 @@ class CliReader:
         """Read a line at the margin that neither a port nor QoS has."""
         vlan, access_list = _VLAN.fullmatch(line.text), _ACCESS_LIST.fullmatch(line.text)
         if vlan or line.text == "interface defaults":
-            settings = Settings()
+            settings = CliSettings()
             for child in line.children:
                 settings.notice(child.text)
                 if child.text.startswith("mtu "):

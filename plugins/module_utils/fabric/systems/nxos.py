@@ -59,7 +59,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     MTU,
-    Settings,
+    CliSettings,
     mismatch_error,
     name_from_lines,
     wanted_classes,
@@ -148,7 +148,7 @@ def _remedy(plan: _WantedNxos, model: NxosConfiguration, wanted: Switch) -> list
     system = [f"  {key} {name}" for key, name in plan.system.items() if model.system.get(key) != name]
     lines += ["system qos", *system] if system else []
     for port, settings in plan.ports.items():
-        changes = port_changes(model.ports.get(port, Settings()), settings)
+        changes = port_changes(model.ports.get(port, CliSettings()), settings)
         lines += [f"interface {port}", *changes] if changes else []
     unplanned = [settings for port, settings in model.ports.items() if port not in wanted.ports]
     used = {kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}

@@ -26,7 +26,7 @@ def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, 
         raise ImageError(
             f"digests of its files and roles are missing or superfluous: {', '.join(mismatched)}",
             "give one digest for each file with a source and for each role",
-            subject=f"layer {layer.name}",
+            subject=layer.subject,
         )
     family = family_of(layer.distribution)
     return {

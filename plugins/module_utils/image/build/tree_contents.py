@@ -41,7 +41,7 @@ def _services(root: Path, layer: Layer, action: str, units: tuple[str, ...], run
         raise ImageError(
             f"systemctl {action} {' '.join(units)}: {reason}",
             "correct the unit's name, or add the package that has it",
-            subject=f"layer {layer.name}",
+            subject=layer.subject,
         ) from error
 
 

@@ -103,7 +103,7 @@ def fetch(
             raise ImageError(
                 f"apt got {altered[0]} with another sha256 than its list has",
                 "use another mirror of the archive",
-                subject=f"layer {layer.name}",
+                subject=layer.subject,
             )
 
 

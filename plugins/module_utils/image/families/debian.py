@@ -293,7 +293,7 @@ def _source_files(root: Path) -> Iterator[Path]:
 
 def apt_error(root: Path, layer: Layer, error: ToolError) -> ImageError:
     """Return the error with its cause: the package and its script's last lines, or apt's own messages."""
-    subject = f"layer {layer.name}"
+    subject = layer.subject
     if NO_SPACE in error.output:
         return error
     script = apt_output.script_failure(root, error.output)

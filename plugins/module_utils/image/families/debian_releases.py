@@ -52,5 +52,5 @@ def require_suite(layer: Layer, releases: Iterable[Mapping[str, str]]) -> None:
         raise ImageError(
             f"its suite is {layer.suite}, but the releases of its archives say {' and '.join(names) or 'no suite'}",
             "set suite to the name in the release, or correct the suites of the archives",
-            subject=f"layer {layer.name}",
+            subject=layer.subject,
         )

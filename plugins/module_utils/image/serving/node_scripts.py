@@ -66,7 +66,7 @@ OPTIONS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Change:
+class ScriptChange:
     """Scripts by file name without the suffix: all before the change, those to write, and those to remove.
 
     ``others`` are the names of nodes whose scripts exist and were not requested. ``stated``: whether the statement
@@ -121,7 +121,7 @@ def ensure(
     channels_to_come: Sequence[str] = (),
     hold: str = "",
     stated: bytes = b"",
-) -> Change:
+) -> ScriptChange:
     """Put the scripts of ``nodes`` into the store, and remove those of the nodes named in ``removed``.
 
     ``stated`` is the file of the signed statement that has them, which is put there first; empty for none.
@@ -157,7 +157,7 @@ def ensure(
             if mac in owners and owners[mac] not in ours:
                 raise of_another_node(node["name"], mac, owners[mac] or "(none)")
         removed_macs = tuple(sorted(mac for mac in old_scripts if owners[mac] in ours and mac not in scripts))
-        change = Change(
+        change = ScriptChange(
             before=old_scripts,
             written={mac: text for mac, text in sorted(scripts.items()) if old_scripts.get(mac) != text},
             removed=removed_macs,
@@ -252,7 +252,7 @@ def _link(path: str, target: str) -> None:
         remove_if_there(path)
 
 
-def _apply(store: Store, change: Change) -> None:
+def _apply(store: Store, change: ScriptChange) -> None:
     with store.reported():
         folder = store.place(NODES)
         if not os.path.isdir(folder):

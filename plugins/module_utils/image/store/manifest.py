@@ -64,7 +64,7 @@ class ManifestLayer:
 
 
 @dataclass(frozen=True)
-class Package:
+class ImagePackage:
     """A package of the image; ``layer`` names the layer that brought this version of it."""
 
     name: str
@@ -86,7 +86,7 @@ class Manifest:
     kernel_arguments: tuple[str, ...]
     writable_mib: int
     layers: tuple[ManifestLayer, ...]
-    packages: tuple[Package, ...]
+    packages: tuple[ImagePackage, ...]
     sbom_sha256: str
 
     def blobs(self) -> set[str]:

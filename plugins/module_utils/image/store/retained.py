@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names 
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeAnswer:
     """A node and its answer.
 
     ``running`` is the digest that it runs, empty if it runs no Sailloft image; ``silence`` is the reason why it did
@@ -35,7 +35,7 @@ class Named:
     reasons: tuple[str, ...]
 
 
-def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str]) -> dict[str, list[str]]:
+def kept(nodes: Sequence[NodeAnswer], images: Iterable[Named], without: Iterable[str]) -> dict[str, list[str]]:
     """Return digest -> reasons why it stays, sorted by digest.
 
     A node that did not answer may run any image, so nothing is decided without its answer. ``without`` are nodes that

@@ -33,7 +33,7 @@ _ENGINE = re.compile(r"osm_ucast_mgr_process: (\S+) tables configured on all swi
 _REFUSAL = re.compile(r"-> (.*(?:ERR AB|not (?:a )?fat-tree|Fabric rank is|Failed ranking|valid compute nodes).*)")
 
 
-class Node(NamedTuple):
+class SubnetNode(NamedTuple):
     """A node of the subnet: its kind (CA or SW), GUID, description, LID, and the port at this end of a link."""
 
     kind: str
@@ -46,8 +46,8 @@ class Node(NamedTuple):
 class SubnetLink(NamedTuple):
     """A link of the subnet, read at one of its ends, and its logical state: DWN, INI, ARM or ACT."""
 
-    near: Node
-    far: Node
+    near: SubnetNode
+    far: SubnetNode
     state: str
 
 
@@ -59,7 +59,7 @@ class SwitchTable(NamedTuple):
     """A switch: its name, the far end of each port, and its forwarding table (LID -> port)."""
 
     name: str
-    far: dict[int, Node]
+    far: dict[int, SubnetNode]
     ports: bytearray
 
 
@@ -81,7 +81,7 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
 
     Raises InfinibandError for a switch that only one of the first two has.
     """
-    far_ends: dict[str, dict[int, Node]] = {}
+    far_ends: dict[str, dict[int, SubnetNode]] = {}
     hcas: dict[Hca, int] = {}
     states: dict[frozenset[LinkEnd], str] = {}
     for near, far, state in read_links(links):
@@ -119,7 +119,7 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
     return Tables(switches, hcas, places, states)
 
 
-def _end(node: Node) -> LinkEnd:
+def _end(node: SubnetNode) -> LinkEnd:
     device, hca = infiniband_device(node.description)
     return Hca(device, hca) if node.kind == "CA" else SwitchPort(device, node.port)
 
@@ -132,9 +132,9 @@ def read_links(text: str) -> Iterator[SubnetLink]:
             yield SubnetLink(_node(match.groups()[:6]), _node(match.groups()[6:12]), match[13])
 
 
-def _node(fields: tuple[str, ...]) -> Node:
+def _node(fields: tuple[str, ...]) -> SubnetNode:
     kind, guid, _port_guid, description, lid, port = fields
-    return Node(kind, guid.lower(), description, int(lid, 16), int(port, 16))
+    return SubnetNode(kind, guid.lower(), description, int(lid, 16), int(port, 16))
 
 
 def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:

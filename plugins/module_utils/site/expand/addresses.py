@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site, SiteDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import (
     AddressSpec,
     Blueprint,
@@ -76,7 +76,7 @@ def give_addresses(site: Site) -> None:
                     _give(site, device, address, index, offset, port if address.ports else -1, owners)
 
 
-def _block_number(site: Site, device: Device, network: NetworkSpec) -> int:
+def _block_number(site: Site, device: SiteDevice, network: NetworkSpec) -> int:
     numbers = {**device.rack.numbers, **device.block.numbers}
     if network.per not in numbers:
         raise SiteError(
@@ -90,7 +90,7 @@ def _block_number(site: Site, device: Device, network: NetworkSpec) -> int:
 
 def _give(
     site: Site,
-    device: Device,
+    device: SiteDevice,
     spec: AddressSpec,
     index: int,
     offset: int,

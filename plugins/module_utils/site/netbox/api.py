@@ -35,7 +35,7 @@ REMEDIES = {
 }
 
 
-class Api:
+class NetboxApi:
     """A connection to one NetBox. ``open_url`` is Ansible's function of that name, or a substitute."""
 
     def __init__(self, arguments: dict[str, Any], open_url: Callable[..., Any]) -> None:
