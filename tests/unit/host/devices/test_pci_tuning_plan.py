@@ -193,6 +193,6 @@ def test_a_refusal_by_the_kernel_for_another_reason_is_not_taken_for_lockdown(se
 def test_the_first_three_devices_are_named(numbers, words):
     setting = DeviceTuning("acs", [], False, False)
     assert (
-        pci_tuning.counts_of_devices([pci_tuning.RegisterWrite(str(number), setting, None) for number in numbers])
+        pci_tuning.counts_of_devices([pci_tuning.TuningWrite(str(number), setting, None) for number in numbers])
         == words
     )
