@@ -43,11 +43,11 @@ class Job(NamedTuple):
 
 
 class SliceResult(NamedTuple):
-    """The result of a slice: each host's outcome, whether anything changed, and why the slice was lost, or ""."""
+    """The result of a slice: each host's outcome, whether anything changed, and the reason why it was lost, or None."""
 
     hosts: dict[str, HostOutcome]
     changed: bool
-    cause: str
+    cause: str | None
 
 
 def make_project(folder: Path, playbook: str) -> str:
@@ -125,14 +125,14 @@ def run_slice(
     return _ended(hosts, events, _cause(runner, status, message, events, gateway), runner["status"] == "successful")
 
 
-def _ended(hosts: Collection[str], events: Events, cause: str, successful: bool = False) -> SliceResult:
+def _ended(hosts: Collection[str], events: Events, cause: str | None, successful: bool = False) -> SliceResult:
     return SliceResult(of_hosts(hosts, events, successful), bool((events.stats or {}).get("changed")), cause)
 
 
-def _cause(runner: Mapping[str, Any], status: int, message: str, events: Events, gateway: str) -> str:
-    """Return why a slice was lost, and the remedy; "" where the run completed, even if hosts failed."""
+def _cause(runner: Mapping[str, Any], status: int, message: str, events: Events, gateway: str) -> str | None:
+    """Return the reason why a slice was lost, and the remedy, or None: its run completed, even if hosts failed."""
     if runner["status"] in ("successful", "failed") and events.stats is not None:
-        return ""
+        return None
     last = message.splitlines()[-1] if message else ""
     if status == NOT_FOUND:
         remedy = "install ansible and ansible-runner there, or set gateways_path to their directory"

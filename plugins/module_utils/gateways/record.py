@@ -23,7 +23,7 @@ class RunRecord(NamedTuple):
     hosts: dict[str, HostOutcome]
     causes: dict[str, str]
 
-    def with_slice(self, gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> RunRecord:
+    def with_slice(self, gateway: str, hosts: Mapping[str, HostOutcome], cause: str | None) -> RunRecord:
         """Return the record with the outcome of a slice."""
         return self._replace(
             hosts={**self.hosts, **hosts},
@@ -101,7 +101,7 @@ def resumed(text: str, file: str, fresh: RunRecord) -> tuple[RunRecord, list[str
     return record, remaining
 
 
-def slice_ended(gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> str:
+def slice_ended(gateway: str, hosts: Mapping[str, HostOutcome], cause: str | None) -> str:
     """Return the line that says how a slice ended."""
     failed = [host for host, outcome in hosts.items() if outcome.state != OK]
     end = f": {cause}" if cause else ""

@@ -34,8 +34,8 @@ def gateways(make, monkeypatch, tmp_path):
 
     def run(ended=None, check_mode=False, diff=False, **given):
         results = {
-            "gw1": SliceResult({"gpu1": HostOutcome(OK), "gpu2": HostOutcome(OK)}, False, ""),
-            "gw2": SliceResult({"gpu3": HostOutcome(OK)}, False, ""),
+            "gw1": SliceResult({"gpu1": HostOutcome(OK), "gpu2": HostOutcome(OK)}, False, None),
+            "gw2": SliceResult({"gpu3": HostOutcome(OK)}, False, None),
             **(ended or {}),
         }
 
@@ -83,7 +83,7 @@ def test_each_gateway_runs_its_slice(gateways, tmp_path):
 @pytest.mark.parametrize("gateway", ["gw1", "gw2"])
 def test_a_change_of_one_slice_is_a_change(gateways, gateway):
     hosts = {host: HostOutcome(OK) for host, own in GATEWAYS.items() if own == gateway}
-    assert gateways({gateway: SliceResult(hosts, True, "")})[0]["changed"] is True
+    assert gateways({gateway: SliceResult(hosts, True, None)})[0]["changed"] is True
 
 
 def test_check_mode_and_diff_reach_the_slices(gateways):

@@ -117,7 +117,7 @@ def plan(
     skipped = {}
     for name, setting in settings.items():
         try:
-            reason = _does_not_apply(function, config, name)
+            reason = _missing_reason(function, config, name)
             if reason and setting.by_address:
                 raise HostError(f"pci_tuning: {function.address} cannot have {name}: {reason}", "leave it out")
             if reason:
@@ -202,21 +202,21 @@ def _took(system: System, change: TuningWrite, check: bool, known_read_only: boo
     return not known_read_only if check else _apply(system, change)
 
 
-def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
-    """Return why a device of the requested kind has no such setting; empty if it has."""
+def _missing_reason(function: Function, config: ConfigSpace, name: str) -> str | None:
+    """Return the reason why a device of the requested kind has no such setting, or None."""
     if config.size < registers.PCI_CFG_SPACE_SIZE:
         raise PciError(
             f"only {config.size} bytes of its config space can be read, which is the part readable without root",
             "run as root",
         )
     if name == "acs":
-        return "" if capabilities.acs(config) else "it has no ACS capability"
+        return None if capabilities.acs(config) else "it has no ACS capability"
     if capabilities.express(config) is None:
         return "it is not a PCI Express device"
     if function.physical_function:
         # PCI Express Base Specification 9.3.5.4: these fields of a VF are reserved.
         return f"it is a VF, and follows its physical function {function.physical_function}"
-    return ""
+    return None
 
 
 def _write(function: Function, config: ConfigSpace, setting: DeviceTuning) -> writes.RegisterWrite:

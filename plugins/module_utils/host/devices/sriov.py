@@ -195,7 +195,7 @@ def remake(system: System, address: str, now: int, request: VfRequest, remode: b
         system.poke(path, "0")
     # Drivers differ: ice changes the mode only without VFs (ice_eswitch.c), bnxt in older kernels only with VFs
     # (bnxt_vfr.c), mlx5 in both cases.
-    refused = _refused_mode(system, address, request.eswitch_mode) if remode else ""
+    refused = _refused_mode(system, address, request.eswitch_mode) if remode else None
     if request.count:
         system.poke(path, str(request.count))
     got = system.read(path)
@@ -218,13 +218,13 @@ def remake(system: System, address: str, now: int, request: VfRequest, remode: b
         )
 
 
-def _refused_mode(system: System, address: str, mode: str | None) -> str:
-    """Set the mode of the switch; return why it is refused, or "" if it is not."""
+def _refused_mode(system: System, address: str, mode: str | None) -> str | None:
+    """Set the mode of the switch; return the reason why it is refused, or None."""
     try:
         eswitch.set_mode(system, address, str(mode))
     except HostError as error:
         return error.cause
-    return ""
+    return None
 
 
 def _setting_changes(

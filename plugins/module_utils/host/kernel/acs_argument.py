@@ -61,7 +61,7 @@ def decide(plan: AcsPlan, command_line: str) -> AcsDecision:
             entries.append((port, acs))
     if not entries:
         return NOT_NEEDED
-    reason = cannot(plan.host.kernel_release, len(entries))
+    reason = unsupported_reason(plan.host.kernel_release, len(entries))
     if reason:
         return AcsDecision(None, reason)
     argument = PREFIX + ";".join(f"{port.mask.text}@{port.address}" for port, _acs in entries)
@@ -75,8 +75,8 @@ def decide(plan: AcsPlan, command_line: str) -> AcsDecision:
     return AcsDecision(argument, None, not_taken)
 
 
-def cannot(release: str | None, entries: int) -> str | None:
-    """Return why the kernel of this release cannot set ACS of so many ports by its argument; None if it can."""
+def unsupported_reason(release: str | None, entries: int) -> str | None:
+    """Return the reason why the kernel of this release cannot set ACS of so many ports by its argument, or None."""
     if not RELEASE.match(release or ""):
         return "the release of the running kernel is not known"
     able = includes(release, SINCE)

@@ -110,7 +110,7 @@ def wanted(
     """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
     request = _read(data)
     first = for_iommu(_iommu(request), iommu_vendor(system))
-    if not avic.cannot(system):
+    if not avic.unsupported_reason(system):
         first += _avic(request)
     arguments = _with_modules_off(_complete(request, first), modules_off)
     arguments += [argument for argument in others if argument not in arguments]

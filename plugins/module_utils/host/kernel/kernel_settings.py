@@ -106,7 +106,7 @@ def _huge(system: System, wanted: str) -> SettingFiles:
 
 
 def _avic(system: System, wanted: bool) -> SettingFiles:
-    reason = avic.cannot(system)
+    reason = avic.unsupported_reason(system)
     if reason:
         return SettingFiles(reason=reason)
     return SettingFiles({avic.PARAMETER: (avic.seen(system), str(int(wanted)))}, argument=avic.argument(wanted))

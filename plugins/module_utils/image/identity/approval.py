@@ -30,7 +30,7 @@ def decide(
     certificate: bytes | None,
     enrolled: bytes | None,
     approved: Sequence[str],
-    verify: Callable[[bytes], str] | None,
+    verify: Callable[[bytes], str | None] | None,
 ) -> Approval:
     """Return the approval of the endorsement key ``ek`` that ``node`` has shown.
 

@@ -53,8 +53,8 @@ def encrypt(data: bytes, key: bytes, subject: str) -> bytes:
         os.close(reading)
 
 
-def verify(certificate: bytes, authorities: Sequence[str]) -> str:
-    """Return the problem of a DER certificate; empty if its chain ends at a root among the ``authorities``.
+def verify(certificate: bytes, authorities: Sequence[str]) -> str | None:
+    """Return the problem of a DER certificate, or None: its chain ends at a root among the ``authorities``.
 
     The authorities are files of PEM certificates, roots and intermediates; the system's own are ignored. Raises
     ImageError for a file that cannot be read or has no certificate.
@@ -73,7 +73,7 @@ def verify(certificate: bytes, authorities: Sequence[str]) -> str:
             if process.returncode:
                 lines = process.stderr.decode("utf-8", "replace").splitlines()
                 return next((line for line in lines if line.startswith("error ")), " ".join(lines))
-    return ""
+    return None
 
 
 def _pem(path: str) -> bytes:

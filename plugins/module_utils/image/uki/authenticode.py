@@ -60,8 +60,8 @@ def _verified(signed: bytes, program: bytes, certificate: Path, subject: str) ->
     return signed
 
 
-def _problem(signed: bytes, program: bytes, certificate: Path) -> str:
-    """Return what is wrong with the signed program, empty if nothing is."""
+def _problem(signed: bytes, program: bytes, certificate: Path) -> str | None:
+    """Return what is wrong with the signed program, or None."""
     if unsigned(signed) != unsigned(program):
         return "it did not give the program that it got, signed"
     with tempfile.TemporaryDirectory() as folder:
@@ -70,10 +70,10 @@ def _problem(signed: bytes, program: bytes, certificate: Path) -> str:
         return _failure("verify", "-CAfile", f"{certificate}", "-in", f"{place}")
 
 
-def _failure(*arguments: str) -> str:
-    """Run osslsigncode; return its last lines if it fails, else nothing. Raises ImageError if there is none."""
+def _failure(*arguments: str) -> str | None:
+    """Run osslsigncode; return its last lines if it fails, or None. Raises ImageError if there is none."""
     done = Run("Secure Boot", lambda _line: None).process([TOOL, *arguments])
-    return (tail(done.stdout) or "no output") if done.returncode else ""
+    return (tail(done.stdout) or "no output") if done.returncode else None
 
 
 def unsigned(program: bytes) -> bytes:

@@ -50,7 +50,7 @@ def test_only_ports_that_differ_from_the_kernels_default_are_named():
 )
 def test_support_for_the_argument_depends_on_the_kernel_release(release, one, several):
     for entries, words in ((1, one), (2, several)):
-        reason = acs_argument.cannot(release, entries)
+        reason = acs_argument.unsupported_reason(release, entries)
         assert (reason is None) if words is None else words in reason
 
 
@@ -119,7 +119,7 @@ def test_another_pci_argument_is_kept():
     ],
 )
 def test_a_kernel_without_the_acs_argument_is_named_with_those_that_have_it(release, entries, why):
-    assert acs_argument.cannot(release, entries) == why
+    assert acs_argument.unsupported_reason(release, entries) == why
 
 
 def test_a_decision_has_a_form_for_facts():
