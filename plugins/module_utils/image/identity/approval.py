@@ -35,7 +35,7 @@ def decide(
     """Return the approval of the endorsement key ``ek`` that ``node`` has shown.
 
     ``enrolled`` is the key that the inventory has for it, and ``approved`` are fingerprints. ``verify`` returns the
-    problem of a certificate, an empty text if there is none; it is None if no authority is given. A certificate does
+    problem of a certificate, or None; it is itself None if no authority is given. A certificate does
     not replace an enrolled key, since another machine's TPM has a certificate too. Raises ImageError for a certificate
     of another key, for a key that differs from the enrolled one and is not approved, and for an invalid fingerprint.
     """
