@@ -97,14 +97,14 @@ class ActionModule(ActionBase):
         result.update(changed=False, elapsed_s=round(time.monotonic() - start_s))
         return result
 
-    def _reason(self) -> str:
-        """Return why the guest's connection fails; empty if it works."""
+    def _reason(self) -> str | None:
+        """Return the reason why the guest's connection fails, or None."""
         try:
             self._connection.reset()
             self._low_level_execute_command("true", sudoable=False)
         except AnsibleConnectionFailure as error:
             return cause(str(error))
-        return ""
+        return None
 
     def _activity(
         self, hypervisor: str, name: str, hypervisor_variables: dict[str, Any]

@@ -72,20 +72,20 @@ class ActionModule(ActionBase):
                 "then run again",
             )
         else:
-            refusal = self._not_root() if arguments["root"] else ""
+            refusal = self._not_root() if arguments["root"] else None
             if refusal:
                 result.update(failed=True, cause=refusal, msg=f"{name}: {refusal}")
         return result
 
-    def _not_root(self) -> str:
-        """Return why the tasks of the play do not run as root, and the remedy; empty if they do."""
+    def _not_root(self) -> str | None:
+        """Return the reason why the tasks of the play do not run as root, and the remedy, or None."""
         remedy = "Set ansible_become: true for the host, or give --become"
         answer = self._low_level_execute_command("id -u && id -un")
         if answer["rc"] != 0:
             message = cause(f"{answer['stderr']}\n{answer['stdout']}")
             return f"its tasks need root, and becoming root failed: {message}. Check ansible_become_password and sudo"
         number, user = [*answer["stdout"].split(), "", ""][:2]
-        return "" if number == "0" else f"its tasks need root, but run as {user or 'another user'}. {remedy}"
+        return None if number == "0" else f"its tasks need root, but run as {user or 'another user'}. {remedy}"
 
     def _connect(self) -> None:
         if self._connection.supports_persistence or self._connection.force_persistence:

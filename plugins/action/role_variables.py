@@ -51,7 +51,7 @@ class ActionModule(ActionBase):
         if role not in roles:
             raise AnsibleActionFail(f"there is no role {role!r} in sailloft.fleet; set role to an existing role")
         strategy = self._task.get_play().strategy
-        if role in ORDERED and (text := run_strategy.fault(strategy, f"the role {role}")):
+        if role in ORDERED and (text := run_strategy.forbidden_reason(strategy, f"the role {role}")):
             raise AnsibleActionFail(text)
         entries = registry.entries(role)
         shared_names = (name for name in registry.read()["variables"] if name.startswith(f"{role}_"))

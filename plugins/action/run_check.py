@@ -55,7 +55,9 @@ class ActionModule(ActionBase):
         self._inventory, self._manager = hostvars._inventory, hostvars._variable_manager
         self._sources = list(variables["ansible_inventory_sources"])
         self._check_sources()
-        if not playbook.any_strategy and (text := run_strategy.fault(constants.DEFAULT_STRATEGY, f"{name}.yml")):
+        if not playbook.any_strategy and (
+            text := run_strategy.forbidden_reason(constants.DEFAULT_STRATEGY, f"{name}.yml")
+        ):
             raise AnsibleActionFail(text)
         self._check_names(playbook, set(data["variables"]))
         self._check_values(playbook, variables)

@@ -42,12 +42,12 @@ class Job(NamedTuple):
     project: Path
 
 
-class Ended(NamedTuple):
-    """The result of a slice: each host's outcome, whether anything changed, and why the slice was lost, or ""."""
+class SliceResult(NamedTuple):
+    """The result of a slice: each host's outcome, whether anything changed, and the reason why it was lost, or None."""
 
     hosts: dict[str, HostOutcome]
     changed: bool
-    cause: str
+    cause: str | None
 
 
 def make_project(folder: Path, playbook: str) -> str:
@@ -64,7 +64,9 @@ def make_project(folder: Path, playbook: str) -> str:
     return Path(playbook).name
 
 
-def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Collection[str], artifacts: Path) -> Ended:
+def run_slice(
+    job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Collection[str], artifacts: Path
+) -> SliceResult:
     """Run the playbook on the hosts from the gateway; the output is in ``artifacts``, readable only by the user."""
     from ansible_runner import interface
 
@@ -123,14 +125,14 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
     return _ended(hosts, events, _cause(runner, status, message, events, gateway), runner["status"] == "successful")
 
 
-def _ended(hosts: Collection[str], events: Events, cause: str, successful: bool = False) -> Ended:
-    return Ended(of_hosts(hosts, events, successful), bool((events.stats or {}).get("changed")), cause)
+def _ended(hosts: Collection[str], events: Events, cause: str | None, successful: bool = False) -> SliceResult:
+    return SliceResult(of_hosts(hosts, events, successful), bool((events.stats or {}).get("changed")), cause)
 
 
-def _cause(runner: Mapping[str, Any], status: int, message: str, events: Events, gateway: str) -> str:
-    """Return why a slice was lost, and the remedy; "" where the run completed, even if hosts failed."""
+def _cause(runner: Mapping[str, Any], status: int, message: str, events: Events, gateway: str) -> str | None:
+    """Return the reason why a slice was lost, and the remedy, or None: its run completed, even if hosts failed."""
     if runner["status"] in ("successful", "failed") and events.stats is not None:
-        return ""
+        return None
     last = message.splitlines()[-1] if message else ""
     if status == NOT_FOUND:
         remedy = "install ansible and ansible-runner there, or set gateways_path to their directory"

@@ -43,8 +43,8 @@ def _parts(source: str) -> Iterator[str]:
             yield from _parts(os.path.join(path, name))
 
 
-def cause(source: str, loader: Any) -> str:
-    """Return why a file or host list is no inventory, in one line; "" if it is one.
+def cause(source: str, loader: Any) -> str | None:
+    """Return the reason why a file or host list is no inventory, in one line, or None.
 
     This is the error of the first plugin that reads its form.
     """
@@ -60,7 +60,7 @@ def cause(source: str, loader: Any) -> str:
         except Exception as error:  # a plugin may raise anything
             errors.append(" ".join(str(error).split()))
             continue
-        return ""
+        return None
     told = [error for error in errors if NO_PLUGIN not in error]
     text = (told or [*errors, "no inventory plugin reads this form of file"])[0].rstrip(".")
     return text if source in text else f"{source}: {text}"

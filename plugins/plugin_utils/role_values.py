@@ -57,13 +57,13 @@ def check_values(role: str, options: Mapping[str, dict[str, Any]], hosts: Iterab
         )
 
 
-def fault(name: str, option: dict[str, Any], value: Any) -> str:
-    """Return in words how a value differs from its specification, "" if it does not or is no literal."""
+def fault(name: str, option: dict[str, Any], value: Any) -> str | None:
+    """Return in words how a value differs from its specification, or None: it does not, or is no literal."""
     if option.get("no_log") or value is None or not _literal(value):
-        return ""
+        return None
     errors = _errors(name, option, value)
     if not errors:
-        return ""
+        return None
     kind = option.get("type", "str")
     secret = _has_secret(option)
     shown = "has a value that" if secret else f"is {_cut(repr(value))}, which"

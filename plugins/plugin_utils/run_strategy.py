@@ -7,10 +7,10 @@ from __future__ import annotations
 ORDERED = ("linear", "mitogen_linear")
 
 
-def fault(strategy: str, whose: str) -> str:
-    """Return why a run with this strategy cannot keep what ``whose`` (a playbook or role) promises; "" if it can."""
+def forbidden_reason(strategy: str, whose: str) -> str | None:
+    """Return the reason why a run with this strategy cannot keep what ``whose`` (playbook, role) promises, or None."""
     if strategy.rpartition(".")[2] in ORDERED:
-        return ""
+        return None
     return (
         f"{whose} does not run with the strategy {strategy}, under which hosts do not wait for each other, so that "
         "batches, stages, holds and failure limits have no effect; set the strategy to ansible.builtin.linear"

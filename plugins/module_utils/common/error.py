@@ -11,8 +11,8 @@ class SailloftError(Exception):
     """A request that cannot be fulfilled, or input that is invalid: "SUBJECT: CAUSE; REMEDY".
 
     ``subject`` names the host, device, virtual machine or setting, ``cause`` says what is wrong, ``remedy`` is the next
-    step. Subject and remedy are "" where the cause contains them. Subclasses that need all three take them in the order
-    of the sentence; ``subject`` is a keyword here, so that the type check finds the other order.
+    step. Subject and remedy are "" where the cause contains them. All subclasses take these arguments; some have a
+    keyword besides.
     """
 
     def __init__(self, cause: str, remedy: str = "", *, subject: str = "") -> None:

@@ -15,7 +15,7 @@ TO_GPU, FROM_GPU = "host_to_device_memcpy_ce", "device_to_host_memcpy_ce"
 
 
 class UnreadableError(SailloftError):
-    """An output that is not in nvbandwidth's format, or that reports an error."""
+    """An output that is not in the measuring tool's format, or that reports an error or a wrong result."""
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,8 @@ def _never_measured(state: State) -> list[Unmeasured]:
     ]
 
 
-def staleness(state: State, now: Moment) -> str:
-    """Return why the state says nothing of the present, or "" if it does."""
+def staleness(state: State, now: Moment) -> str | None:
+    """Return the reason why the state says nothing of the present, or None."""
     if state.round is None:
         return "no round of the health check was saved yet"
     age = age_s(state.round.ended, now)
@@ -93,7 +93,7 @@ def staleness(state: State, now: Moment) -> str:
         return f"no round since the boot {_age(now.boot_s)} ago"
     if is_stale(age, state.round.period_s):
         return f"no round was saved for {_age(age)}: see journalctl -u sailloft-health"
-    return ""
+    return None
 
 
 def _several(faults: list[Fault] | tuple[Fault, ...]) -> str:

@@ -9,6 +9,3 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 
 class InfinibandError(SailloftError):
     """A request for an InfiniBand fabric cannot be fulfilled, or the text that was read is invalid."""
-
-    def __init__(self, subject: str, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy, subject=subject)

@@ -10,7 +10,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 class SiteError(SailloftError):
     """A blueprint that is invalid: "FILE:LINE: SETTING: RULE THAT IS BROKEN; NEXT STEP"."""
 
-    def __init__(self, subject: str, cause: str, remedy: str, where: str = "") -> None:
+    def __init__(self, cause: str, remedy: str, *, subject: str, where: str = "") -> None:
         """Set the parts; ``where`` is "FILE:LINE", empty where the input has no file."""
         super().__init__(cause, remedy, subject=f"{where}: {subject}" if where else subject)
-        self.where = where

@@ -21,7 +21,7 @@ def needed(function: Function) -> bool:
 
 
 def obstacle(host: Host, address: str) -> str | None:
-    """Return why a GPU's AtomicOps do not reach memory, "" if they do, None if a function on the way was not read."""
+    """Return the reason why a GPU's AtomicOps do not reach memory, or None. See ``is_path_read``."""
     path = host.path(address)
     for function, label in ((path[0], "the root port above"), (path[-1], "the GPU itself")):
         if function.atomic_ops and not set(function.atomic_ops.completes_bits) >= SIZES_BITS:
@@ -30,4 +30,10 @@ def obstacle(host: Host, address: str) -> str | None:
         ops = switch.atomic_ops
         if ops and (not ops.routes or (switch.port_type == "switch_upstream" and ops.blocks_egress)):
             return "a switch above does not pass them"
-    return "" if len(path) > 1 and all(function.atomic_ops for function in path) else None
+    return None
+
+
+def is_path_read(host: Host, address: str) -> bool:
+    """Return True if the capabilities of all functions from a GPU to its root port were read."""
+    path = host.path(address)
+    return len(path) > 1 and all(function.atomic_ops for function in path)

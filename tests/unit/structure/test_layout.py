@@ -26,6 +26,8 @@ NOT_WRITTEN = (".pyc", ".json", ".xml", ".svg", ".png")
 GENERATED = {"recordings", "proofs", "__pycache__"}
 # Ansible finds a name by its file in these directories.
 FLAT = ("plugins/action", "plugins/filter", "plugins/modules", "playbooks")
+# It finds these classes by their names.
+ANSIBLE_CLASSES = {"ActionModule", "FilterModule", "ModuleDocFragment"}
 # Directories of tests/unit that mirror a directory outside the library.
 OTHERS = {
     "action": "plugins/action",
@@ -113,6 +115,12 @@ def test_each_plugin_is_used(kind):
     texts = [path.read_text(encoding="utf-8") for path in places if path.suffix in (".py", ".yml", ".j2")]
     words = set(re.findall(r"\w+", "\n".join(texts)))
     assert {path.stem for path in (PLUGINS / kind).glob("*.py")} - words == set()
+
+
+def test_no_two_classes_have_the_same_name():
+    texts = [path.read_text(encoding="utf-8") for path in PLUGINS.rglob("*.py")]
+    classes = Counter(name for text in texts for name in re.findall(r"^class (\w+)", text, re.MULTILINE))
+    assert {name for name, count in classes.items() if count > 1} - ANSIBLE_CLASSES == set()
 
 
 def test_each_folder_of_the_library_has_tests():

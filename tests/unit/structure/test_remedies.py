@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An error about a host has the next step as its remedy, separate from the cause."""
+"""Errors have one signature; one about a host has the next step as its remedy, separate from the cause."""
 
 from __future__ import annotations
 
@@ -34,3 +34,16 @@ def test_errors_have_a_remedy(file):
 def test_errors_are_found():
     assert sum(len(list(errors(file.read_text()))) for file in FILES) > 100
     assert list(errors('raise HostError(f"{path}; mount it")')) == [("HostError", 1, "; mount it")]
+
+
+def test_no_error_takes_its_subject_by_position():
+    classes = [node for file in LIBRARY.rglob("*.py") for node in ast.walk(ast.parse(file.read_text()))]
+    methods = [
+        (node.name, item)
+        for node in classes
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error")
+        for item in node.body
+        if isinstance(item, ast.FunctionDef) and item.name == "__init__"
+    ]
+    assert {name for name, method in methods if {"subject", "domain"} & {arg.arg for arg in method.args.args}} == set()
+    assert len(methods) > 3

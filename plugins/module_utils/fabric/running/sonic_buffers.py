@@ -104,14 +104,14 @@ def lossless_refusal(db: ConfigDb) -> FabricError | None:
     if kind == "egress":
         return db.refuse("BUFFER_POOL", INGRESS_POOL, f"its type is {kind!r}, so no port's group uses it", remedy(db))
     try:
-        cause = _egress_cause(db)
+        egress_cause = _egress_cause(db)
     except FabricError as error:
         return error
-    return db.refuse("BUFFER_PROFILE", EGRESS_LOSSLESS, cause, remedy(db)) if cause else None
+    return db.refuse("BUFFER_PROFILE", EGRESS_LOSSLESS, egress_cause, remedy(db)) if egress_cause else None
 
 
-def _egress_cause(db: ConfigDb) -> str:
-    """Return why lossless queues can drop before senders pause; "" where they cannot.
+def _egress_cause(db: ConfigDb) -> str | None:
+    """Return the reason why lossless queues can drop before senders pause, or None.
 
     One queue may get the packets of all ports, so it needs about the whole ingress pool. The images of 086b03bd70 give
     it 57% or more, except for one (INVENTEC-D6332, 17%), and no alpha below 1 (dynamic_th 0).
@@ -136,7 +136,7 @@ def _egress_cause(db: ConfigDb) -> str:
     limit = min((limit for limit in limits if limit is not None), default=lossless)
     if 2 * limit < lossless:
         return f"a queue drops above {limit} bytes, less than half of the {lossless} that fill before all senders pause"
-    return ""
+    return None
 
 
 def sku_of(db: ConfigDb) -> str:

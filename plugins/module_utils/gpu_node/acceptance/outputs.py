@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.nvbandwidth import UnreadableError
 
 MIB = 1 << 20
-
-
-class UnreadableError(SailloftError):
-    """An output that is not in the tool's format, or that reports a wrong result."""
 
 
 def perftest_gb_per_s(text: str) -> float:

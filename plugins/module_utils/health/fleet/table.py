@@ -134,13 +134,13 @@ def is_serious(fault: Complaint) -> bool:
     return fault.layer != APPLICATION and severity(fault.action) > severity("note")
 
 
-def _stale(answer: Answer) -> str:
-    """Return why a state is too old to be known, equal on nodes with equal periods; "" if it is not."""
+def _stale(answer: Answer) -> str | None:
+    """Return the reason why a state is too old to be known, equal on nodes with equal periods, or None."""
     if answer.age_s is None or is_stale(answer.age_s, answer.period_s):
         return (
             f"its state is not of the last {latest_s(answer.period_s):g} s: see systemctl status sailloft-health.timer"
         )
-    return ""
+    return None
 
 
 def _key(fault: Complaint) -> tuple[Any, ...]:

@@ -26,7 +26,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_req
     refuse_twice,
     wanted,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_settings import ADDRESSES, DEVICES, Link
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_settings import (
+    ADDRESSES,
+    DEVICES,
+    PfInterface,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 
@@ -102,12 +106,12 @@ def ensure(
     return outcome
 
 
-def _links(system: System, want: dict[str, VfRequest]) -> dict[str, Link]:
+def _links(system: System, want: dict[str, VfRequest]) -> dict[str, PfInterface]:
     """Read the interfaces of the physical functions whose VFs have settings. Raises HostError."""
     return {address: vf_settings.read(system, address) for address, request in sorted(want.items()) if request.of_vfs}
 
 
-def _with_addresses(function: Function, request: VfRequest, link: Link) -> VfRequest:
+def _with_addresses(function: Function, request: VfRequest, link: PfInterface) -> VfRequest:
     """Return the request with the derived addresses of VFs that are not given one. Raises HostError."""
     supported = ADDRESSES.get(link.kind, ())
     for index, settings in sorted(request.settings.items()):
@@ -191,7 +195,7 @@ def remake(system: System, address: str, now: int, request: VfRequest, remode: b
         system.poke(path, "0")
     # Drivers differ: ice changes the mode only without VFs (ice_eswitch.c), bnxt in older kernels only with VFs
     # (bnxt_vfr.c), mlx5 in both cases.
-    refused = _refused_mode(system, address, request.eswitch_mode) if remode else ""
+    refused = _refused_mode(system, address, request.eswitch_mode) if remode else None
     if request.count:
         system.poke(path, str(request.count))
     got = system.read(path)
@@ -214,16 +218,18 @@ def remake(system: System, address: str, now: int, request: VfRequest, remode: b
         )
 
 
-def _refused_mode(system: System, address: str, mode: str | None) -> str:
-    """Set the mode of the switch; return why it is refused, or "" if it is not."""
+def _refused_mode(system: System, address: str, mode: str | None) -> str | None:
+    """Set the mode of the switch; return the reason why it is refused, or None."""
     try:
         eswitch.set_mode(system, address, str(mode))
     except HostError as error:
         return error.cause
-    return ""
+    return None
 
 
-def _setting_changes(links: dict[str, Link], want: dict[str, VfRequest], outcome: Outcome) -> list[tuple[str, str]]:
+def _setting_changes(
+    links: dict[str, PfInterface], want: dict[str, VfRequest], outcome: Outcome
+) -> list[tuple[str, str]]:
     """Return the commands for ``vf_settings.apply``, and record the differences in ``outcome``."""
     batch = []
     for address, link in links.items():

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_set
     OF_EVERY_VF,
     OF_ONE_VF,
     SETTINGS,
-    Setting,
+    VfSetting,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
@@ -61,7 +61,7 @@ def options() -> dict[str, Any]:
     }
 
 
-def _option(setting: Setting) -> dict[str, Any]:
+def _option(setting: VfSetting) -> dict[str, Any]:
     return {"type": setting.kind.__name__, **({"choices": list(setting.choices)} if setting.choices else {})}
 
 
@@ -81,7 +81,7 @@ def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
         request = _request(entry)
         for selector in entry.value("devices", values.texts):
             for function in selectors.select(host, [selector], entry.subject):
-                reason = _cannot(function, request.count)
+                reason = _unsupported_reason(function, request.count)
                 if reason and (selectors.is_address(selector) or function.sriov):
                     raise HostError(
                         f"{function.address} {reason}", "change its count, or leave it out", subject=entry.subject
@@ -140,13 +140,13 @@ def _request(entry: Settings) -> VfRequest:
     )
 
 
-def _of_vf(entry: Settings, valid: dict[str, Setting]) -> dict[str, Any]:
+def _of_vf(entry: Settings, valid: dict[str, VfSetting]) -> dict[str, Any]:
     """Return the given settings among ``valid``, checked."""
     return {name: entry.value(name, setting.check) for name, setting in valid.items() if name in entry.data}
 
 
-def _cannot(function: Function, count: int) -> str:
-    """Return why a function cannot have so many VFs; empty if it can."""
+def _unsupported_reason(function: Function, count: int) -> str | None:
+    """Return the reason why a function cannot have so many VFs, or None."""
     if function.physical_function:
         return f"is itself a VF, of {function.physical_function}"
     if function.kind == MANAGEMENT:
@@ -164,4 +164,4 @@ def _cannot(function: Function, count: int) -> str:
         return (
             "is bound to vfio-pci for a guest, and vfio-pci creates no VFs: give guests the device or its VFs, not both"
         )
-    return ""
+    return None

@@ -33,8 +33,8 @@ def argument(wanted: bool) -> str:
     return f"{ARGUMENT}{int(wanted)}"
 
 
-def cannot(system: System) -> str:
-    """Return why AVIC must not be set on this host; empty if it can be set."""
+def unsupported_reason(system: System) -> str | None:
+    """Return the reason why AVIC must not be set on this host, or None."""
     cpuinfo = system.read("/proc/cpuinfo") or ""
     if not re.search(r"^vendor_id\s*: AuthenticAMD$", cpuinfo, re.MULTILINE):
         return "its CPUs are not AMD's"
@@ -51,7 +51,7 @@ def cannot(system: System) -> str:
         return "its CPUs have erratum 1235, which makes guests hang; Linux 6.18 avoids it"
     if "x2avic" not in has and release < HYBRID_SINCE:
         return "its CPUs have no x2AVIC, and before Linux 6.0 guests with x2APIC then cannot use AVIC"
-    return ""
+    return None
 
 
 def seen(system: System) -> str:

@@ -48,7 +48,7 @@ def ensure(system: System, pinned: list[int], check: bool = False) -> Outcome:
     """
     online = set(parse_ranges(system.read(ONLINE) or ""))
     allowed = online - set(pinned)
-    reason = _cannot(system, allowed)
+    reason = _unsupported_reason(system, allowed)
     if reason:
         return Outcome(facts={"pinned": format_ranges(pinned), "not_applicable": reason})
     outcome = Outcome()
@@ -73,12 +73,13 @@ def ensure(system: System, pinned: list[int], check: bool = False) -> Outcome:
     return outcome
 
 
-def _cannot(system: System, allowed: set[int]) -> str:
+def _unsupported_reason(system: System, allowed: set[int]) -> str | None:
+    """Return the reason why no CPUs can be pinned, or None."""
     if not system.exists("/run/systemd/system"):
         return "this host does not run systemd"
     if "cpuset" not in (system.read(f"{CGROUP}/cgroup.controllers") or "").split():
         return "this host has no cpuset of cgroup version 2"
-    return "" if allowed else "no CPU is left for the host (host_cores_per_socket)"
+    return None if allowed else "no CPU is left for the host (host_cores_per_socket)"
 
 
 def _text(unit: str, allowed: set[int]) -> bytes:

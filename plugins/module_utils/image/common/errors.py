@@ -9,6 +9,3 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 
 class ImageError(SailloftError):
     """A request about an image, a store or a channel cannot be fulfilled."""
-
-    def __init__(self, subject: str, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy, subject=subject)

@@ -85,6 +85,11 @@ class Layer:
     published_keys: tuple[str, ...] = ()  # paths of private keys that are no secret
     network: bool = False  # whether scripts of packages and roles have the build host's network
 
+    @property
+    def subject(self) -> str:
+        """The layer, as the subject of an error."""
+        return f"layer {self.name}"
+
     def sources(self) -> dict[str, str]:
         """Return path in the image -> file on the build machine, for the files that are not given by their content."""
         return {file.path: file.source for file in self.files if file.source is not None}

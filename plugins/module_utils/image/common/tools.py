@@ -45,7 +45,7 @@ MOST_LINKS = 40  # as Linux (MAXSYMLINKS in include/linux/namei.h)
 class ToolError(ImageError):
     """A tool ended with an error; ``output`` is its whole output, standard error included."""
 
-    def __init__(self, subject: str, argv: Sequence[str], output: str) -> None:
+    def __init__(self, argv: Sequence[str], output: str, *, subject: str) -> None:
         """Describe the failure. ``subject`` names what was being built."""
         if NO_SPACE in output:
             cause, remedy = (
@@ -55,7 +55,7 @@ class ToolError(ImageError):
         else:
             cause = f"{' '.join(command_in(argv)[:4])} failed: {tail(output) or 'no output'}"
             remedy = "fix the reported problem, and run again: complete layers are kept"
-        super().__init__(subject, cause, remedy)
+        super().__init__(cause, remedy, subject=subject)
         self.output = output
 
 
@@ -64,9 +64,9 @@ def require(*tools: str) -> None:
     for tool in tools:
         if not shutil.which(tool, path=search_path()):
             raise ImageError(
-                f"tool {tool}",
                 "not found on the build host",
                 f"apt-get install {PACKAGES.get(tool, tool)} (node_image_packages_install does it)",
+                subject=f"tool {tool}",
             )
 
 
@@ -101,7 +101,7 @@ class Run:
         """
         process = self.process([os.fspath(item) for item in argv], env, show, fault)
         if process.returncode:
-            raise ToolError(self.subject, process.args, process.stdout)
+            raise ToolError(process.args, process.stdout, subject=self.subject)
         return process.stdout
 
     def process(
@@ -188,7 +188,7 @@ def inside(root: Path, path: str, follow: bool = False) -> Path:
         if (remaining or follow) and path_so_far.is_symlink():
             links += 1
             if links > MOST_LINKS:
-                raise ImageError(path, "its symbolic links form a loop", "fix the links in the image")
+                raise ImageError("its symbolic links form a loop", "fix the links in the image", subject=path)
             target = os.readlink(path_so_far)
             if target.startswith("/"):
                 resolved = []

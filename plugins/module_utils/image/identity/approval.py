@@ -30,12 +30,12 @@ def decide(
     certificate: bytes | None,
     enrolled: bytes | None,
     approved: Sequence[str],
-    verify: Callable[[bytes], str] | None,
+    verify: Callable[[bytes], str | None] | None,
 ) -> Approval:
     """Return the approval of the endorsement key ``ek`` that ``node`` has shown.
 
     ``enrolled`` is the key that the inventory has for it, and ``approved`` are fingerprints. ``verify`` returns the
-    problem of a certificate, an empty text if there is none; it is None if no authority is given. A certificate does
+    problem of a certificate, or None; it is itself None if no authority is given. A certificate does
     not replace an enrolled key, since another machine's TPM has a certificate too. Raises ImageError for a certificate
     of another key, for a key that differs from the enrolled one and is not approved, and for an invalid fingerprint.
     """
@@ -43,21 +43,23 @@ def decide(
     for fingerprint in approved:
         if not isinstance(fingerprint, str) or not DIGEST.fullmatch(fingerprint):
             raise ImageError(
-                subject,
                 f"node_identity_approved has {fingerprint!r}, which is not a fingerprint",
                 "give the 64 hexadecimal digits that the enrolment shows",
+                subject=subject,
             )
     fingerprint = identity.ek_digest(ek)
     if certificate is not None and not identity.certificate_is_of(certificate, ek):
-        raise ImageError(subject, "the TPM's certificate is for another key", "do not enrol it before you know why")
+        raise ImageError(
+            "the TPM's certificate is for another key", "do not enrol it before you know why", subject=subject
+        )
     if fingerprint in approved:
         return Approval(True, fingerprint, "its fingerprint is in node_identity_approved")
     if enrolled is not None and enrolled != ek:
         raise ImageError(
-            subject,
             "the endorsement key of its TPM differs from node_identity_ek",
             "check whether the board was replaced or this is another machine; if the key is right, put its fingerprint "
             f"{fingerprint} into node_identity_approved, and its key into node_identity_ek",
+            subject=subject,
         )
     if enrolled is not None:
         return Approval(True, fingerprint, "it is the enrolled key")

@@ -53,8 +53,8 @@ def encrypt(data: bytes, key: bytes, subject: str) -> bytes:
         os.close(reading)
 
 
-def verify(certificate: bytes, authorities: Sequence[str]) -> str:
-    """Return the problem of a DER certificate; empty if its chain ends at a root among the ``authorities``.
+def verify(certificate: bytes, authorities: Sequence[str]) -> str | None:
+    """Return the problem of a DER certificate, or None: its chain ends at a root among the ``authorities``.
 
     The authorities are files of PEM certificates, roots and intermediates; the system's own are ignored. Raises
     ImageError for a file that cannot be read or has no certificate.
@@ -73,7 +73,7 @@ def verify(certificate: bytes, authorities: Sequence[str]) -> str:
             if process.returncode:
                 lines = process.stderr.decode("utf-8", "replace").splitlines()
                 return next((line for line in lines if line.startswith("error ")), " ".join(lines))
-    return ""
+    return None
 
 
 def _pem(path: str) -> bytes:
@@ -81,9 +81,9 @@ def _pem(path: str) -> bytes:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise ImageError(subject, str(error.strerror), "give a file that exists") from error
+        raise ImageError(str(error.strerror), "give a file that exists", subject=subject) from error
     if b"-----BEGIN CERTIFICATE-----" not in data:
-        raise ImageError(subject, "it has no certificate in PEM", "convert it to PEM")
+        raise ImageError("it has no certificate in PEM", "convert it to PEM", subject=subject)
     return data.rstrip(b"\n") + b"\n"
 
 
@@ -108,7 +108,7 @@ class Signer:
 
 def _require(tool: str) -> None:
     if not shutil.which(tool, path=search_path()):
-        raise ImageError(f"tool {tool}", "not found on this machine", f"install {PACKAGES[tool]}")
+        raise ImageError("not found on this machine", f"install {PACKAGES[tool]}", subject=f"tool {tool}")
 
 
 def _run(
@@ -129,5 +129,5 @@ def _run(
     )
     if process.returncode:
         output = " ".join((process.stdout + b" " + process.stderr).decode("utf-8", "replace").split())
-        raise ImageError(subject, f"{argv[0]} failed: {output or 'it gave no reason'}", remedy)
+        raise ImageError(f"{argv[0]} failed: {output or 'it gave no reason'}", remedy, subject=subject)
     return process.stdout

@@ -37,7 +37,9 @@ def sign_by_key(program: bytes, key: Path, certificate: Path, time_s: int) -> by
         options = ["-h", "sha256", "-key", f"{key}", "-certs", f"{certificate}", "-time", f"{time_s}"]
         reason = _failure("sign", *options, "-in", f"{given}", "-out", f"{signed}")
         if reason:
-            raise ImageError(subject, reason, "give an RSA key in PEM without password, and its certificate in PEM")
+            raise ImageError(
+                reason, "give an RSA key in PEM without password, and its certificate in PEM", subject=subject
+            )
         return _verified(signed.read_bytes(), program, certificate, subject)
 
 
@@ -54,12 +56,12 @@ def is_signed(signed: bytes, program: bytes, certificate: Path) -> bool:
 def _verified(signed: bytes, program: bytes, certificate: Path, subject: str) -> bytes:
     problem = _problem(signed, program, certificate)
     if problem:
-        raise ImageError(subject, problem, f"check that the certificate {certificate} belongs to the key")
+        raise ImageError(problem, f"check that the certificate {certificate} belongs to the key", subject=subject)
     return signed
 
 
-def _problem(signed: bytes, program: bytes, certificate: Path) -> str:
-    """Return what is wrong with the signed program, empty if nothing is."""
+def _problem(signed: bytes, program: bytes, certificate: Path) -> str | None:
+    """Return what is wrong with the signed program, or None."""
     if unsigned(signed) != unsigned(program):
         return "it did not give the program that it got, signed"
     with tempfile.TemporaryDirectory() as folder:
@@ -68,10 +70,10 @@ def _problem(signed: bytes, program: bytes, certificate: Path) -> str:
         return _failure("verify", "-CAfile", f"{certificate}", "-in", f"{place}")
 
 
-def _failure(*arguments: str) -> str:
-    """Run osslsigncode; return its last lines if it fails, else nothing. Raises ImageError if there is none."""
+def _failure(*arguments: str) -> str | None:
+    """Run osslsigncode; return its last lines if it fails, or None. Raises ImageError if there is none."""
     done = Run("Secure Boot", lambda _line: None).process([TOOL, *arguments])
-    return (tail(done.stdout) or "no output") if done.returncode else ""
+    return (tail(done.stdout) or "no output") if done.returncode else None
 
 
 def unsigned(program: bytes) -> bytes:

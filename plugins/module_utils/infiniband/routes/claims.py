@@ -171,8 +171,8 @@ def _places(order: list[Hca | None]) -> list[str]:
     return list(places)
 
 
-def _blocking(fabric: Fabric) -> str:
-    """Return why the plan itself is not non-blocking, "" if it is: a switch with more links below than above."""
+def _blocking(fabric: Fabric) -> str | None:
+    """Return the reason why the plan is not non-blocking, or None: a switch with more links below than above."""
     up: dict[str, int] = {}
     down: dict[str, int] = {}
     for low, upper in fabric.uplinks:
@@ -183,4 +183,4 @@ def _blocking(fabric: Fabric) -> str:
     for switch, count in up.items():
         if down.get(switch, 0) > count:
             return f"the plan is not non-blocking: {switch} has {down[switch]} links below and {count} above"
-    return ""
+    return None

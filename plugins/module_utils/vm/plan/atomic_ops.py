@@ -41,10 +41,10 @@ def root_ports(
         if reason:
             stays.setdefault(reason, []).append(gpu.address)
         else:
-            moved.append((gpu.address, reason))
-    unknown = [address for address, reason in moved if reason is None]
+            moved.append(gpu.address)
+    unknown = [address for address in moved if not atomic_ops.is_path_read(host_devices.host, address)]
     if moved:
-        names = some([address for address, _why in moved])
+        names = some(moved)
         notes.append(
             f"GPU {names}: a root port in the guest each, {COST_OF_ROOT_PORTS}. Only there QEMU completes AtomicOps, "
             "which ROCm needs; mirror_topology: true keeps the switches"
@@ -55,7 +55,7 @@ def root_ports(
         f"GPU {some(addresses)}: no AtomicOps on this host ({reason}), so none in the guest"
         for reason, addresses in stays.items()
     ]
-    return frozenset(address for address, _why in moved), notes
+    return frozenset(moved), notes
 
 
 def _alone_below_root_port(host_devices: HostDevices, gpu: Function, devices: list[Function]) -> bool:

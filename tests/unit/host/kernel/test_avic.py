@@ -103,15 +103,15 @@ HYBRID = Mentions("CPUs", "x2AVIC", "6.0", "x2APIC", "AVIC")
 @pytest.mark.parametrize(
     ("family", "flags", "release", "why"),
     [
-        (25, "avic x2avic", "5.4", ""),
+        (25, "avic x2avic", "5.4", None),
         (25, "avic", "5.19", HYBRID),
-        (25, "avic", "6.0", ""),
+        (25, "avic", "6.0", None),
         (23, "avic x2avic", "6.17", ERRATUM),
-        (23, "avic", "6.18", ""),
-        (22, "avic", "6.17", ""),
-        (24, "avic", "6.17", ""),
+        (23, "avic", "6.18", None),
+        (22, "avic", "6.17", None),
+        (24, "avic", "6.17", None),
         ("?", "avic", "6.17", ERRATUM),
-        ("?", "avic", "6.18", ""),
+        ("?", "avic", "6.18", None),
         (25, "x2avic", "6.18", Mentions("CPUs", "AVIC", "/proc/cpuinfo")),
         (25, "avic", "6", UNKNOWN),
         (25, "avic", "", UNKNOWN),
@@ -120,7 +120,7 @@ HYBRID = Mentions("CPUs", "x2AVIC", "6.0", "x2APIC", "AVIC")
 def test_the_reason_against_avic_is_named(server, family, flags, release, why):
     server.put("/proc/cpuinfo", AMD.format(family, flags))
     server.put("/proc/sys/kernel/osrelease", f"{release}\n")
-    assert avic.cannot(server) == why
+    assert avic.unsupported_reason(server) == why
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,6 @@ def test_the_reason_against_avic_is_named(server, family, flags, release, why):
 )
 def test_processors_without_avic_are_named(server, text, why):
     server.put("/proc/cpuinfo", text)
-    assert avic.cannot(server) == why
+    assert avic.unsupported_reason(server) == why
     server.remove("/proc/cpuinfo")
-    assert avic.cannot(server) == Mentions("CPUs", "AMD's")
+    assert avic.unsupported_reason(server) == Mentions("CPUs", "AMD's")

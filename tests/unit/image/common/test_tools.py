@@ -103,7 +103,7 @@ def test_a_failed_tool_is_reported_with_its_last_six_lines():
 
 
 def test_a_full_disk_is_reported_with_its_own_remedy():
-    assert str(tools.ToolError("layer base", ["dpkg", "-i"], "a\ntar: x: No space left on device\nb\n")) == (
+    assert str(tools.ToolError(["dpkg", "-i"], "a\ntar: x: No space left on device\nb\n", subject="layer base")) == (
         "layer base: no space is left on the device (dpkg); free some space where node_image_cache_dir is"
     )
 

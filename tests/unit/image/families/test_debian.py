@@ -352,7 +352,7 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
     ],
 )
 def test_the_first_package_that_dpkg_could_not_handle_is_named_with_its_scripts_lines(output, cause):
-    error = debian.apt_error(NO_ROOT, layer(MAIN), ToolError("layer base", ["apt-get"], output))
+    error = debian.apt_error(NO_ROOT, layer(MAIN), ToolError(["apt-get"], output, subject="layer base"))
     assert str(error).startswith(f"layer base: {cause}")
     assert debian.script_failure(NO_ROOT, "Setting up below (1.0) ...\n") == ""
 
@@ -389,6 +389,6 @@ def test_the_log_that_a_script_names_has_the_compilers_error(tmp_path, damage):
     ],
 )
 def test_errors_contain_the_message_of_apt_and_not_of_mmdebstrap(output, message):
-    error = debian.apt_error(NO_ROOT, layer(MAIN), ToolError("layer base", ["mmdebstrap"], output))
+    error = debian.apt_error(NO_ROOT, layer(MAIN), ToolError(["mmdebstrap"], output, subject="layer base"))
     assert str(error).startswith(message)
     assert "mmdebstrap failed" not in str(error)

@@ -161,7 +161,7 @@ def test_pinned_archives_do_not_expire_and_keep_their_keyring():
     ],
 )
 def test_the_message_of_apt_has_a_remedy(output, told):
-    error = ToolError("layer base", ["mmdebstrap"], output)
+    error = ToolError(["mmdebstrap"], output, subject="layer base")
     assert str(debian.apt_error(NO_ROOT, layer_of(), error)) == told
 
 

@@ -305,7 +305,7 @@ class _Gpu:
         if values["gpu_power_brake"].value or values["gpu_hw_thermal_slowdown"].value:
             values["gpu_hw_slowdown"] = replace(values["gpu_hw_slowdown"], value=False)
         # An idle GPU is not slowed down: it does not show that the cause is gone.
-        idle = self._is_working(WORKS)
+        idle = self._idle_reason(WORKS)
         for each in values.values():
             yield replace(each, value=None, reason=idle) if each.value is False and idle else each
 
@@ -353,14 +353,14 @@ class _Gpu:
             reason = "" if value is not None else "ECC is off" if is_off else self._absence(*paths)
             yield self.measured(check, value, paths[0], reason, is_counter="lifetime" in check)
 
-    def _is_working(self, percent: int) -> str:
-        """Return "" if the GPU works at this utilization, or the reason for which its link and clocks say nothing."""
+    def _idle_reason(self, percent: int) -> str | None:
+        """Return the reason why its link and clocks say nothing, or None: the GPU works at this utilization."""
         state, used = self._words("performance_state"), self._number("utilization/gpu_util")
         if state not in WORKING:
             return f"the GPU is idle ({clean(state)[:20] or 'its state is unknown'})"
         if used is None:
             return "whether the GPU works is unknown"
-        return "" if used >= percent else f"the GPU is idle (utilization {used:g} %)"
+        return None if used >= percent else f"the GPU is idle (utilization {used:g} %)"
 
     def _link(self) -> Iterator[Measurement]:
         info = "pci/pci_gpu_link_info"
@@ -368,7 +368,7 @@ class _Gpu:
         width = self._number(path)
         yield self.measured("pcie_width", width or None, path, "" if width else self._absence(path))
         path = f"{info}/pcie_gen/current_link_gen"
-        generation, idle = self._number(path), self._is_working(WORKS)
+        generation, idle = self._number(path), self._idle_reason(WORKS)
         speed = SPEEDS.get(int(generation)) if generation else None
         if generation and speed is None:
             self.strange[path] = f"generation {generation:g}"
@@ -381,7 +381,7 @@ class _Gpu:
 
     def _gauges(self) -> Iterator[Measurement]:
         """Return the numbers that are compared over the fleet, those that there are."""
-        tables = (GAUGES,) if self._is_working(FULL_LOAD) else (GAUGES, LOADED_GAUGES)
+        tables = (GAUGES,) if self._idle_reason(FULL_LOAD) else (GAUGES, LOADED_GAUGES)
         for table in tables:
             for check, paths in table.items():
                 number = self._number(*paths)
