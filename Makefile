@@ -139,7 +139,7 @@ ansible-core: packages .venv/.tests
 ansible-core-all: packages .venv/.tests
 	tests/ansible_core/run all
 
-# The tests of properties, each with ten times the examples.
+# The tests of properties, each with twenty times the examples.
 thorough: packages .venv/.tests
 	pytest -n $(jobs) --timeout 3600 --hypothesis-profile thorough -m 'hypothesis and not fleet and not long'
 
