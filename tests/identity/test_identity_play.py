@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from guarded_key import make_guarded_pair
-from identity_site import SECRET, TOKEN, record_arguments
+from identity_site import SECRET, TOKEN, make_guarded_pair, record_arguments
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer

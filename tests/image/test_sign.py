@@ -7,7 +7,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from guarded_key import make_guarded_pair
+from identity_site import make_guarded_pair
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError

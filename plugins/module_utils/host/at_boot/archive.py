@@ -19,7 +19,7 @@ import zipfile
 PREFIX = "ansible_collections.sailloft.fleet.plugins.module_utils."
 # One import statement of this collection's library: the package or module, and the names in parentheses or in the line.
 # Python's parser would take ten times as long as all else here.
-IMPORT = re.compile(rf"^[ \t]*from ({re.escape(PREFIX.rstrip('.'))}[\w.]*) import (?:\(([^)]*)\)|([^(\n]+))$", re.M)
+IMPORT = re.compile(rf"^[ \t]*from ({re.escape(PREFIX.rstrip('.'))}[\w.]*) import (?:\(([^)]*)\)|([^(#\n]+))", re.M)
 # The earliest time that a zip file can hold, so that the bytes do not depend on the clock.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 # PEP 552: bytecode that names its source by a hash and is not compared with it; UNCHECKED follows the magic number.
