@@ -96,7 +96,7 @@ check: packages .venv/.tests
 # long phases, and at the end short ones, so that no processor is idle. Tests with short time limits (fleet) come after the
 # server's heaviest part.
 test:
-	tests/phases molecule-slow,types,lint,image,unit,molecule-image,sanity,fleet,python39,molecule-quick,boot,identity,docs,galaxy,ansible-core,infiniband
+	tests/phases molecule-slow,types,lint,image,unit,molecule-image,sanity,python39,molecule-quick,fleet,boot,identity,docs,galaxy,ansible-core,infiniband
 
 # The phases that take long, try more cases, or add little to what a part of `test` shows of the same code. A phase NAME-long
 # has the tests of NAME that are marked `long`.
