@@ -59,7 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if not item.nodeid.endswith(IN_THE_MIDDLE)]
     if not config.getoption("all_cases"):
         # The first tests of a file, and the first case of a test, run most lines; dict keeps the order.
-        tests = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+        short = [item for item in items if not any(map(item.get_closest_marker, ("fleet", "long")))]
+        tests = {item.nodeid.partition("[")[0]: item for item in reversed(short)}
         files: dict[str, list[pytest.Item]] = {}
         for name in reversed(tests):
             files.setdefault(name.partition("::")[0], []).append(tests[name])
