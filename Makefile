@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling infiniband infiniband-long sanity sanity-long docs galaxy release molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity identity-long boot boot-long image image-long image-boot boot-loader dcb cabling infiniband infiniband-long sanity sanity-long docs galaxy release molecule molecule-quick molecule-image molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -92,14 +92,16 @@ lab-clean: lab-down
 check: packages .venv/.tests
 	tests/changed
 
-# Two phases run at a time: first those that use one processor, beside the emulated server, then the long ones, and at the
-# end those that use both processors.
+# Three phases run at a time. The emulated server, which mostly waits, comes first; then the quick checks of the text, the
+# long phases, and at the end short ones, so that no processor is idle. Tests with short time limits (fleet) come after the
+# server's heaviest part.
 test:
-	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,molecule-quick,fleet,unit,python39,ansible-core,boot,identity,infiniband
+	tests/phases molecule-slow,types,lint,image,unit,molecule-image,sanity,python39,molecule-quick,fleet,boot,identity,docs,galaxy,ansible-core,infiniband
 
-# The phases that take long, try more cases, or add little to what a part of `test` shows of the same code.
+# The phases that take long, try more cases, or add little to what a part of `test` shows of the same code. A phase NAME-long
+# has the tests of NAME that are marked `long`.
 test-all: test
-	tests/phases sanity-long thorough fleet-long python39-all ansible-core-all image-boot boot-loader dcb cabling infiniband-long molecule-long bench
+	tests/phases sanity-long thorough fleet-long python39-all ansible-core-all image-long image-boot boot-long boot-loader identity-long dcb cabling infiniband-long molecule-long bench
 
 environments: .venv/.tests .venv/publish/.done vcsim
 
@@ -116,15 +118,19 @@ types: packages .venv/.tests
 vcsim: packages
 	tests/vcsim/build
 
-unit: packages .venv/.tests vcsim
-	pytest -n 2 --dist worksteal
+# The processes of a phase's tests. Phases that run at the same time have one each: every process takes half a minute to collect
+# the unit tests.
+jobs := 2
 
-# The library's unit tests, on the oldest Python that targets may have: the first case of each, or all.
+unit: packages .venv/.tests vcsim
+	pytest -n $(jobs) --dist worksteal
+
+# The library's unit tests, on the oldest Python that targets may have: the first tests of each file, or all.
 python39: packages .venv/.runtime
-	tests/python39/run
+	tests/python39/run -n $(jobs)
 
 python39-all: packages .venv/.runtime
-	tests/python39/run --all-cases
+	tests/python39/run -n $(jobs) --all-cases
 
 # The archive installed beside the oldest and the newest ansible-core, or all of them.
 ansible-core: packages .venv/.tests
@@ -133,28 +139,40 @@ ansible-core: packages .venv/.tests
 ansible-core-all: packages .venv/.tests
 	tests/ansible_core/run all
 
-# The tests of properties, each with ten times the examples.
+# The tests of properties, each with twenty times the examples.
 thorough: packages .venv/.tests
-	pytest -n 2 --timeout 3600 --hypothesis-profile thorough -m 'hypothesis and not fleet and not long'
+	pytest -n $(jobs) --timeout 3600 --hypothesis-profile thorough -m 'hypothesis and not fleet and not long'
 
 # Rollouts, re-imaging and the fabric's policy: whole playbooks on simulated nodes and switches.
 fleet: packages .venv/.tests
-	pytest -n 2 --dist worksteal --timeout 1800 --durations 10 -m 'fleet and not long'
+	pytest -n $(jobs) --dist worksteal --timeout 1800 --durations 10 -m 'fleet and not long'
 
 fleet-long: packages .venv/.tests
-	pytest -n 2 --dist worksteal --timeout 1800 -m long
+	pytest -n $(jobs) --dist worksteal --timeout 1800 -m long
 
 # Nodes' secrets, with software TPMs.
 identity: packages .venv/.tests
-	pytest --timeout 1800 -n 2 tests/identity
+	pytest --timeout 1800 -n $(jobs) tests/identity
 
-# Boots of the plans of all recordings under QEMU, with both firmwares.
+# The same: a kill at any point, and further refusals.
+identity-long: packages .venv/.tests
+	pytest --timeout 1800 -n $(jobs) -m long tests/identity
+
+# Boots of the plans of all recordings under QEMU, with SeaBIOS, and of two with OVMF.
 boot: packages .venv/.tests
-	pytest -v --timeout 1800 -n 2 tests/boot
+	pytest -v --timeout 1800 -n $(jobs) tests/boot
+
+# The other plans with OVMF.
+boot-long: packages .venv/.tests
+	pytest -v --timeout 1800 -n $(jobs) -m long tests/boot
 
 # Builds of stateless images with the real tools; needs root.
 image: packages .venv/.tests
 	$(as_root)pytest -v --timeout 1800 tests/image
+
+# The same: two hosts that build all layers, modules of DKMS, and further failures.
+image-long: packages .venv/.tests
+	$(as_root)pytest -v --timeout 1800 -m long tests/image
 
 # Boots of a node from its firmware on: its image, images that it must refuse, and images of other distributions, which
 # are built as root.
@@ -207,15 +225,20 @@ release: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
 release: .venv/publish/.done
 	@tests/galaxy/release "$(VERSION)"
 
-molecule: molecule-quick molecule-slow
+molecule: molecule-quick molecule-image molecule-slow
 
 # The scenarios that need neither an emulated machine nor root.
 molecule-quick: packages .venv/.tests vcsim
 	molecule test
 	molecule/run vsphere_vm
 
+# Images are built on this machine.
+molecule-image: packages .venv/.tests
+	molecule/run node_image
+
+# A GPU server in an emulated machine.
 molecule-slow: packages .venv/.tests images
-	molecule/run node_image gpu_server
+	molecule/run gpu_server
 
 molecule-long: packages .venv/.tests images vcsim
 	molecule/run gpu_guest gpu_acs vsphere_guest interrupted node_boot node_health roce_path

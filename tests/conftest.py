@@ -29,7 +29,7 @@ EXPECTED_OF_USERS = r"\broot\b"
 # `make test` tries few examples per property, `make test-all` many; a test with fast examples sets its own number. A
 # few are enough on Python 3.9, where the only question is whether each line runs.
 hypothesis.settings.register_profile("few", max_examples=3, deadline=None)
-hypothesis.settings.register_profile("quick", max_examples=40, deadline=None)
+hypothesis.settings.register_profile("quick", max_examples=20, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=400, deadline=None)
 # Any example that fails kills a mutant, so hypothesis need not shrink it.
 hypothesis.settings.register_profile(

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from identity_site import SECRET, TOKEN, record_arguments
+from identity_site import SECRET, TOKEN, make_guarded_pair, record_arguments
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
@@ -76,13 +76,7 @@ def publish(site, tmp_path, signer):
 def locked(tmp_path):
     """A signing key with a password, which minisign creates by default."""
     secret, public = tmp_path / "locked.key", tmp_path / "locked.pub"
-    subprocess.run(
-        ["minisign", "-G", "-p", public, "-s", secret],
-        input=f"{PASSWORD}\n{PASSWORD}\n",
-        text=True,
-        capture_output=True,
-        check=True,
-    )
+    make_guarded_pair(public, secret, PASSWORD)
     return Signer(str(secret), str(public), PASSWORD)
 
 
@@ -140,11 +134,19 @@ def test_publish_shows_no_secret(site, tmp_path, nodes, play, locked):
 @pytest.mark.parametrize(
     ("secrets", "why"),
     [
-        (TOKEN, "node bm01: node_identity_secrets is not a dictionary"),
         ({"/etc/token": TOKEN}, "node bm01: node_identity_secrets: /etc/token is not a dictionary with content"),
-        ({"/etc/token": {"content": [TOKEN]}}, "the content of /etc/token is not text"),
-        ({"etc/token": {"content": TOKEN}}, "node bm01: 'etc/token' is not an absolute path"),
-        ({"/etc/token": {"content": TOKEN, "mode": "rw"}}, "node bm01: mode 'rw' of /etc/token is not an octal number"),
+        *(
+            pytest.param(secrets, why, marks=pytest.mark.long)
+            for secrets, why in (
+                (TOKEN, "node bm01: node_identity_secrets is not a dictionary"),
+                ({"/etc/token": {"content": [TOKEN]}}, "the content of /etc/token is not text"),
+                ({"etc/token": {"content": TOKEN}}, "node bm01: 'etc/token' is not an absolute path"),
+                (
+                    {"/etc/token": {"content": TOKEN, "mode": "rw"}},
+                    "node bm01: mode 'rw' of /etc/token is not an octal number",
+                ),
+            )
+        ),
     ],
 )
 def test_the_error_of_refused_input_shows_no_secret(site, tmp_path, nodes, play, secrets, why):
@@ -213,7 +215,7 @@ def test_the_endorsement_key_is_read(tpms, play):
     assert found["opened"] is None
 
 
-@pytest.mark.parametrize(("owner", "is_of_ek"), [("itself", True), ("bm02", False)])
+@pytest.mark.parametrize(("owner", "is_of_ek"), [pytest.param("itself", True, marks=pytest.mark.long), ("bm02", False)])
 def test_the_certificate_is_compared_with_the_endorsement_key(new_tpm, tpms, play, owner, is_of_ek):
     tpm = new_tpm()
     assert tpm.ek
@@ -233,7 +235,9 @@ def test_a_missing_tpm_is_reported(play):
     assert "check that the machine has a TPM 2.0" in output
 
 
-@pytest.mark.parametrize(("enrolled", "status"), [("", 0), ("bm01", 0), ("bm02", 2)])
+@pytest.mark.parametrize(
+    ("enrolled", "status"), [("", 0), pytest.param("bm01", 0, marks=pytest.mark.long), ("bm02", 2)]
+)
 def test_the_endorsement_key_is_shown_unless_another_one_is_enrolled(tpms, play, enrolled, status):
     """An endorsement key is shown for the inventory; a key other than the enrolled one is refused."""
     role = {"name": "sailloft.fleet.node_identity", "tasks_from": "enroll"}
@@ -285,22 +289,28 @@ def run(site, tmp_path, play):
     return go
 
 
+@pytest.mark.long
+def test_a_pending_tpm_stays_pending_until_its_own_fingerprint_is_approved_and_a_second_run_changes_nothing(run, tpms):
+    tpm, other = tpms["bm01"], identity.ek_digest(identity.read_ek(tpms["bm02"].ek, ""))
+    for approved in ([], [], [other]):
+        assert run(tpm, node_identity_approved=approved)[1:] == (0, ["bm01.pending"], [])
+    fingerprint = identity.ek_digest(identity.read_ek(tpm.ek, ""))
+    assert run(tpm, node_identity_approved=[fingerprint])[1:] == (0, ["bm01"], ["bm01"])
+    output, status, *_rest = run(tpm)
+    assert status == 0, output
+    assert "changed=0" in output
+
+
 def test_no_secret_is_encrypted_to_an_unknown_tpm_until_its_fingerprint_is_approved(run, tpms):
     tpm = tpms["bm01"]
-    for _time in range(2):
-        output, status, enrolled, bundles = run(tpm)
-        assert status == 0, output
-        assert (enrolled, bundles) == (["bm01.pending"], [])
-        assert "No secret is encrypted to it." in " ".join(output.split())
-    other = identity.ek_digest(identity.read_ek(tpms["bm02"].ek, ""))
-    assert run(tpm, node_identity_approved=[other])[2:] == (["bm01.pending"], [])
+    output, status, enrolled, bundles = run(tpm)
+    assert status == 0, output
+    assert (enrolled, bundles) == (["bm01.pending"], [])
+    assert "No secret is encrypted to it." in " ".join(output.split())
     fingerprint = identity.ek_digest(identity.read_ek(tpm.ek, ""))
     output, status, enrolled, bundles = run(tpm, node_identity_approved=[fingerprint])
     assert status == 0, output
     assert (enrolled, bundles) == (["bm01"], ["bm01"])
-    output, status, *_rest = run(tpm)
-    assert status == 0, output
-    assert "changed=0" in output
     # Another machine that answers as bm01 changes nothing and removes nothing.
     output, status, enrolled, bundles = run(tpms["bm02"])
     assert status != 0
@@ -308,6 +318,7 @@ def test_no_secret_is_encrypted_to_an_unknown_tpm_until_its_fingerprint_is_appro
     assert (enrolled, bundles) == (["bm01"], ["bm01"])
 
 
+@pytest.mark.long
 def test_a_tpm_with_a_certificate_of_a_given_authority_is_approved(run, new_tpm, tmp_path):
     tpm = new_tpm()
     assert tpm.ek
@@ -318,6 +329,7 @@ def test_a_tpm_with_a_certificate_of_a_given_authority_is_approved(run, new_tpm,
     assert (enrolled, bundles) == (["bm01"], ["bm01"])
 
 
+@pytest.mark.long
 def test_a_node_that_is_missing_keeps_its_bundle_until_it_is_removed_by_name(site, tmp_path, nodes, play):
     tasks = publish(site, tmp_path, site.signer)
     output, status = play(tasks, nodes)

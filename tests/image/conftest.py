@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from build_host import BASE, BuildHost, make_keys
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import squashfs
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import initramfs
+
 GPU = {
     "parent": "base",
     "packages": ["openssh-server", "python3-minimal"],
@@ -22,6 +25,17 @@ GPU = {
     "services": {"enabled": ["ssh"], "masked": ["apt-daily.timer"]},
 }
 LAYERS = {"base": BASE, "gpu": GPU, "site": {"parent": "gpu", "packages": ["less"]}}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_compression():
+    """Compress at level 1: the levels of real builds, which molecule/run node_image has, take half of the time."""
+    with pytest.MonkeyPatch.context() as session:
+        for module, name, level, quick in ((squashfs, "OPTIONS", "9", "1"), (initramfs, "ZSTD", "-19", "-1")):
+            words = getattr(module, name)
+            assert words.count(level) == 1
+            session.setattr(module, name, tuple(quick if word == level else word for word in words))
+        yield
 
 
 @pytest.fixture
@@ -44,7 +58,7 @@ def site(keys, tmp_path_factory) -> BuildHost:
     return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def other(keys):
     """Another host with an empty cache on another file system, whose directories list files in another order."""
     folder = Path(tempfile.mkdtemp(prefix="sailloft-image-", dir="/dev/shm"))

@@ -41,6 +41,7 @@ def requested(tmp_path_factory) -> dict:
     }
 
 
+@pytest.mark.long
 def test_modules_of_dkms_have_the_same_bytes_on_two_hosts(site, other, requested, tmp_path):
     for host in (site, other):
         host.build(requested, IMAGES)
@@ -55,6 +56,7 @@ def test_modules_of_dkms_have_the_same_bytes_on_two_hosts(site, other, requested
         assert not list(tree.glob("etc/dkms/framework.conf.d/*"))
 
 
+@pytest.mark.long
 def test_the_key_of_the_site_is_refused_unless_it_is_named(site, requested):
     without = {**requested, "site": {**requested["site"], "published_keys": []}}
     with raises(ImageError, "site", "etc/site/site.key", "PEM"):

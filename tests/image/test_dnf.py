@@ -276,6 +276,7 @@ def test_a_layer_without_parent_is_built_without_leftovers(tmp_path, repository)
     assert not [path for path in found if path.endswith(("-shm", "-wal", ".lock"))]
 
 
+@pytest.mark.long
 def test_two_builds_of_a_layer_are_identical(tmp_path, repository):
     (layer,) = layers(["hello", "kernel-core"], [archive(repository)])
     for name in ("one", "another"):
@@ -283,6 +284,7 @@ def test_two_builds_of_a_layer_are_identical(tmp_path, repository):
     assert tree(tmp_path / "one") == tree(tmp_path / "another")
 
 
+@pytest.mark.long
 def test_release_10_has_its_rpm_database_in_usr_lib_sysimage(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository)], suite="10.1")
     assert built(tmp_path / "root", layer)[1]["name"] == "hello"

@@ -105,6 +105,7 @@ MODULE = {
 }
 
 
+@pytest.mark.long
 def test_the_compilers_error_is_shown_if_dkms_cannot_build_a_module(site, requested, archive):
     archive.add("broken-dkms", "1.0", MODULE, "Depends: dkms, tcc\n")
     message = error_of(site, on_base(requested, "broken-dkms", **published(archive)))

@@ -185,6 +185,7 @@ def test_the_least_recently_used_disks_are_removed_unless_a_machine_uses_them(tm
     assert {path.stem for path in disks.iterdir()} == {"machines", "held"}
 
 
+@pytest.mark.long
 def test_a_changed_guest_image_gives_another_disk(layers, disk, tmp_path):
     other = Store(str(tmp_path / "store"))
     # The server's image is the same, including its digest.

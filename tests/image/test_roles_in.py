@@ -149,6 +149,7 @@ def test_gpu_host_is_set_up_for_every_boot_and_the_build_host_is_not_touched(roo
     assert any("changed=0" in line for line in lines)
 
 
+@pytest.mark.long
 def test_roce_host_is_set_up_for_every_boot_with_nccls_settings(root):
     lines = []
     roles_in.apply(root, [ROCE_HOST], functools.partial(process.run, show=lines.append), "gpu")
@@ -165,6 +166,7 @@ def test_roce_host_is_set_up_for_every_boot_with_nccls_settings(root):
     assert any("changed=0" in line for line in lines)
 
 
+@pytest.mark.long
 def test_an_invalid_role_variable_is_refused_before_settings_are_written(root):
     role = Role(GPU_HOST.name, {**GPU_HOST.vars, "gpu_host_vfio": ["gpus"]})
     with pytest.raises(ImageError, match=r"gpu_host.*vfio_binding.devices: 'gpus'"):
@@ -237,6 +239,7 @@ def test_secret_variables_reach_the_role_unchanged_and_are_not_left_behind(root,
     assert set(Path("/run").glob("sailloft-*")) <= before
 
 
+@pytest.mark.long
 def test_a_package_whose_script_fails_in_a_role_is_named(root, make_role):
     made = Archive(root.parent / "archive", root.parent)
     made.close()

@@ -7,18 +7,23 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from identity_site import make_guarded_pair
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
-    """A key pair whose password is "word"."""
+@pytest.fixture(scope="module", params=["quick", pytest.param("minisign's", marks=pytest.mark.long)])
+def guarded(request, tmp_path_factory):
+    """A key pair whose password is "word", of which minisign opens the first in an instant."""
     folder = tmp_path_factory.mktemp("guarded")
-    command = ["minisign", "-G", "-p", folder / "image.pub", "-s", folder / "image.key"]
-    subprocess.run(command, input="word\nword\n", text=True, check=True, capture_output=True)
+    pair = folder / "image.pub", folder / "image.key"
+    if request.param == "quick":
+        make_guarded_pair(*pair, "word")
+    else:
+        command = ["minisign", "-G", "-p", pair[0], "-s", pair[1]]
+        subprocess.run(command, input="word\nword\n", text=True, check=True, capture_output=True)
     return folder
 
 

@@ -107,8 +107,8 @@ def parameters(names, quick):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.long) for name in sorted(names)]
 
 
-# One system of each kind of connection.
-@pytest.mark.parametrize("system", parameters(PORTS, ("cumulus", "eos", "sonic")))
+# One system of each of Ansible's kinds of connection.
+@pytest.mark.parametrize("system", parameters(PORTS, ("eos", "sonic")))
 def test_a_switch_that_refuses_connections_is_reported_once(tmp_path, system):
     with bound(listening=False) as port:
         status, output = play(tmp_path, {"roce_switches": {"leaf1": switch(system, port, "leaf1")}})
@@ -137,7 +137,7 @@ def test_a_switch_that_accepts_connections_but_never_answers_is_reported_once(tm
     told_once(output, "leaf1", words[system])
 
 
-@pytest.mark.parametrize("playing", [[], ["--check"]])
+@pytest.mark.parametrize("playing", [[], pytest.param(["--check"], marks=pytest.mark.long)])
 def test_a_roce_host_that_refuses_connections_is_reported_once(tmp_path, playing):
     """The switch is read, but not planned or changed."""
     shutil.copy(Path(__file__).parents[2] / "support/roles/sonic_switch/ssh", tmp_path / "ssh")
@@ -162,6 +162,7 @@ def test_a_roce_host_that_refuses_connections_is_reported_once(tmp_path, playing
     assert not (tmp_path / "backups").exists()
 
 
+@pytest.mark.long
 def test_a_switch_that_is_lost_while_it_is_read_ends_the_run(tmp_path):
     """The connection is lost after the check of the connection."""
     shutil.copy(Path(__file__).parents[2] / "support/roles/sonic_switch/ssh", tmp_path / "ssh")
@@ -210,7 +211,7 @@ def site(folder: Path, playbook: str, port: int, *more: str) -> tuple[int, str]:
     return status, " ".join(output.split())
 
 
-@pytest.mark.parametrize("playbook", parameters(FIRST_PLAYS, ("gpu_hosts", "prove")))
+@pytest.mark.parametrize("playbook", parameters(FIRST_PLAYS, ("gpu_hosts",)))
 def test_a_host_that_refuses_connections_ends_other_playbooks_in_their_first_play(tmp_path, playbook):
     name, first = FIRST_PLAYS[playbook]
     with bound(listening=False) as port:

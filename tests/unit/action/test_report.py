@@ -48,7 +48,11 @@ def play(folder, *arguments, **environment):
     return output
 
 
-@pytest.mark.parametrize("settings", FORMATS.values(), ids=FORMATS)
+@pytest.mark.parametrize(
+    "settings",
+    [FORMATS["the checkout's configuration"], pytest.param(FORMATS["Ansible's default"], marks=pytest.mark.long)],
+    ids=FORMATS,
+)
 def test_the_lines_of_each_host_are_printed_whole_and_together(tmp_path, settings):
     output = play(tmp_path, "--check", **settings).splitlines()
     for host in ("a", "b"):

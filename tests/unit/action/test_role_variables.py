@@ -81,6 +81,7 @@ def test_unknown_variables_from_all_sources_are_reported_with_their_hosts(site):
     assert output.count("ok=") == 1
 
 
+@pytest.mark.long
 def test_variables_that_tasks_set_are_not_reported(site):
     tasks = [
         {"ansible.builtin.set_fact": {"roce_switch_fact": 1}},
@@ -105,13 +106,14 @@ def test_a_vaulted_variable_is_reported_without_its_value(site):
     assert "3333" not in output
 
 
+@pytest.mark.long
 def test_each_batch_reports_only_its_own_hosts(site):
     status, told, _output = site.play({"serial": 1, "tasks": [CHECK]}, "-eroce_switch_extra=1", "-lleaf1,leaf3")
     assert status == 0
     assert told == [ignored("leaf1", "roce_switch_extra", LISTED), ignored("leaf3", "roce_switch_extra", LISTED)]
 
 
-@pytest.mark.parametrize("role", ["roce_swich", ""])
+@pytest.mark.parametrize("role", ["roce_swich", pytest.param("", marks=pytest.mark.long)])
 def test_a_missing_role_is_refused(site, role):
     status, _told, output = site.play({"tasks": [{"sailloft.fleet.role_variables": {"role": role}, "run_once": True}]})
     assert status == 2

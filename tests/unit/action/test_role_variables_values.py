@@ -84,7 +84,10 @@ def test_hosts_with_the_same_fault_are_named_together():
     assert str(refused.value).endswith("Wrong, too: y")
 
 
-@pytest.mark.parametrize("source", ["host", "group", "command line"])
+@pytest.mark.parametrize(
+    "source",
+    ["host", pytest.param("group", marks=pytest.mark.long), pytest.param("command line", marks=pytest.mark.long)],
+)
 def test_a_play_ends_before_the_roles_with_the_sentence(tmp_path, source):
     wrong = {"roce_switch_ports": "Ethernet0"}
     hosts = {"leaf1": {"ansible_connection": "local", **(wrong if source == "host" else {})}}

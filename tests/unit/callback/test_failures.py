@@ -102,6 +102,7 @@ def test_the_breaker_ends_the_run_if_too_many_hosts_have_the_same_failure(tmp_pa
     assert "the next play" not in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.fleet  # runs a playbook
 def test_unreachable_hosts_count_as_the_same_failure(tmp_path):
     done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", LOST), SAILLOFT_BREAKER_HOSTS="2")
@@ -111,6 +112,7 @@ def test_unreachable_hosts_count_as_the_same_failure(tmp_path):
     assert "the next play" not in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.fleet  # runs a playbook
 def test_a_play_that_disables_the_breaker_is_not_ended(tmp_path):
     play = BATCHES.replace("PLAY_VARS", "breaker_hosts: 0").replace("FAILURE", FAIL)

@@ -9,6 +9,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage i
 
 @pytest.fixture(autouse=True)
 def fast_zstd(monkeypatch):
-    """Compress first stages at level 1: level 19, which `make image` tests, takes 6 s of CPU time each."""
+    """Compress first stages at level 1: level 19, which molecule/run node_image has, takes 6 s of CPU time each."""
     assert "-19" in initramfs.ZSTD
     monkeypatch.setattr(initramfs, "ZSTD", tuple("-1" if word == "-19" else word for word in initramfs.ZSTD))

@@ -101,7 +101,12 @@ def test_the_cache_is_used_until_the_file_changes(listed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "hosts"), [("vela", 556), pytest.param("blue_vela", 962, marks=pytest.mark.long), ("small", 9)]
+    ("name", "hosts"),
+    [
+        ("small", 9),
+        pytest.param("vela", 556, marks=pytest.mark.long),
+        pytest.param("blue_vela", 962, marks=pytest.mark.long),
+    ],
 )
 def test_each_example_has_its_number_of_hosts(listed, name, hosts):
     variables = listed(folder=sites.PROJECT / "inventories" / name)["_meta"]["hostvars"]

@@ -103,6 +103,7 @@ class Site:
         return json.loads((self.folder / f"proofs/acceptance-{name}.json").read_text())
 
 
+@pytest.mark.long
 def test_without_tools_no_claim_is_measured(tmp_path):
     site = Site(tmp_path)
     status, output = site.play()
@@ -122,7 +123,7 @@ def test_without_tools_no_claim_is_measured(tmp_path):
     assert sum("ib_write_bw" in claim["claim"] for claim in claims) == 4
 
 
-def test_measurements_are_compared_with_the_links_and_the_baseline(tmp_path):
+def test_measurements_are_compared_with_the_links(tmp_path):
     site = Site(tmp_path)
     gpus = [item.address for item in site.board("a").functions if item.kind == "gpu"]
     site.prints("nvbandwidth", printed.nvbandwidth(gpus, [55.0] * 7 + [27.0]))
@@ -147,6 +148,14 @@ def test_measurements_are_compared_with_the_links_and_the_baseline(tmp_path):
     assert {re.search(r"--use_cuda_bus_id=(\S+)", line)[1] for line in log} <= set(gpus)
     assert "mlx5" not in json.dumps(site.proof("c")["claims"])
 
+
+@pytest.mark.long
+def test_a_measurement_is_compared_with_an_earlier_one(tmp_path):
+    site = Site(tmp_path)
+    gpus = [item.address for item in site.board("a").functions if item.kind == "gpu"]
+    site.prints("nvbandwidth", printed.nvbandwidth(gpus, [55.0] * 7 + [27.0]))
+    site.prints("all_reduce_perf", printed.nccl(450.0))
+    assert site.play()[0] != 0
     # The baseline is the earlier measurement of node a.
     site.prints("nvbandwidth", printed.nvbandwidth(gpus, [55.0] * 8))
     status, output = site.play("-e", f"gpu_node_accept_baseline={tmp_path}/proofs/acceptance-a.json", "-l", "c,hv")

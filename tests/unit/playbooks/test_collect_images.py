@@ -136,6 +136,7 @@ def test_nothing_is_removed_if_a_boot_server_does_not_answer(site):
     assert site.trees() == before
 
 
+@pytest.mark.long
 def test_a_limit_that_leaves_out_nodes_is_refused(site):
     before = site.trees()
     status, output = site.collect("-l", "bm01")

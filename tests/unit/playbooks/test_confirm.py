@@ -43,6 +43,7 @@ def play(tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_a_small_share_needs_no_confirmation(play):
     status, output = play("--limit", "gpu00,gpu01")
     assert status == 0, output
@@ -50,15 +51,16 @@ def test_a_small_share_needs_no_confirmation(play):
 
 
 def test_a_large_share_is_refused_before_the_next_playbook(play):
-    for arguments in ((), ("--limit", "gpu00,gpu01,gpu02")):
-        status, output = play(*arguments)
-        assert status == 2
-        assert "the next playbook" not in output
+    status, output = play("--limit", "gpu00,gpu01,gpu02")
+    assert status == 2
+    assert "the next playbook" not in output
     assert "this run covers 3 of 20 hosts, more than 10%; limit it with --limit, or confirm it with" in output
 
 
-def test_a_confirmed_or_allowed_share_runs_the_next_playbook(play):
-    for setting in ("confirmed=true", "confirm_share_percent=100"):
-        status, output = play("-e", setting)
-        assert status == 0, output
-        assert "the next playbook" in output
+@pytest.mark.parametrize(
+    "setting", ["confirmed=true", pytest.param("confirm_share_percent=100", marks=pytest.mark.long)]
+)
+def test_a_confirmed_or_allowed_share_runs_the_next_playbook(play, setting):
+    status, output = play("-e", setting)
+    assert status == 0, output
+    assert "the next playbook" in output

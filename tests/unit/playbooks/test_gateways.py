@@ -122,6 +122,7 @@ def test_lost_gateways_are_reported_and_a_resumed_run_completes_their_hosts(tmp_
     assert "waves: 2 hosts: 2 ok" in second.stdout
 
 
+@pytest.mark.long
 @pytest.mark.fleet  # runs a playbook
 def test_a_run_with_hosts_without_a_gateway_is_refused_before_it_starts(tmp_path):
     command = site(tmp_path)

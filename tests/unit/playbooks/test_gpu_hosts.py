@@ -97,6 +97,7 @@ def test_a_host_with_pending_firmware_changes_reboots_at_most_twice(tmp_path):
     assert "b was rebooted, but changes are still pending: firmware of 0000:14:00.0" in " ".join(output.split())
 
 
+@pytest.mark.long
 def test_no_host_reboots_without_permission_and_firmware_errors_stop_no_other(tmp_path):
     lacking = "nic_firmware: the firmware of 0000:14:00.0 does not know ATS_ENABLED"
     fleet = Fleet(tmp_path, a=DUE, b={"firmware_failures": [lacking]})
@@ -155,6 +156,7 @@ def counted(output, what):
     return {name: counts[what] for name, counts in recap(output).items()}
 
 
+@pytest.mark.long
 def test_a_server_without_differences_is_compared_only_once(tmp_path):
     fleet = Fleet(tmp_path, a={"runs": False}, b={})
     status, output = fleet.play(playbook=both(tmp_path))
@@ -189,6 +191,7 @@ def test_a_server_without_differences_is_compared_only_once(tmp_path):
     assert fleet.log() == []
 
 
+@pytest.mark.long
 def test_invalid_variables_and_unreachable_hosts_are_still_reported(tmp_path):
     fleet = Fleet(tmp_path, a={}, b={})
     assert fleet.play()[0] == 0

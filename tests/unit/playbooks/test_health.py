@@ -72,6 +72,7 @@ def test_the_table_names_each_node_and_the_run_fails_with_the_summary(site):
     assert "1 of 6 nodes healthy, 3 with faults, 2 not known" in output
 
 
+@pytest.mark.long
 def test_a_report_does_not_fail(site):
     rc, output = site("-e", "health_report_only=true")
     assert rc == 0, output

@@ -72,6 +72,7 @@ def stated(store):
     return statement.load(store.contents("nodes", statement.STATEMENT), "statement")
 
 
+@pytest.mark.long
 def test_a_limited_run_states_only_its_nodes_on_all_servers_and_a_second_one_changes_nothing(fleet):
     second = fleet.add_server("boot02")
     before = stated(fleet.store)

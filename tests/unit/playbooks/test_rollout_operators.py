@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 pytestmark = [needs_root, pytest.mark.fleet]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fleet", [3], indirect=True)
 def test_a_rollout_of_a_killed_controller_is_completed_by_the_next_run(fleet):
     arguments = fleet.command("rollout.yml", node_boot_rollout_image="gpu-node", node_boot_rollout_waves=["1", "2"])
@@ -69,19 +70,16 @@ REFUSED = {  # by playbook: its limit, and the part that it needs and the rollou
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fleet", [2], indirect=True)
-@pytest.mark.parametrize(
-    "refused", [["reimage.yml"], pytest.param(["rollout.yml", "collect_images.yml"], marks=pytest.mark.long)]
-)
-def test_a_second_operator_cannot_change_nodes_that_another_rollout_holds(fleet, refused):
+def test_a_second_operator_cannot_change_nodes_that_another_rollout_holds(fleet):
     variables = {"node_boot_rollout_image": "gpu-node", "node_boot_rollout_waves": ["100%"]}
     first = start(fleet, "rollout.yml", node_boot_drain=waiting_drain(fleet), **variables)
     try:
         until_draining(fleet, "bm01", first)
         (held,) = holds.read_all(fleet.store)
         scripts = channels.node_scripts(fleet.store)
-        for playbook in refused:
-            arguments, what = REFUSED[playbook]
+        for playbook, (arguments, what) in REFUSED.items():
             status, output = fleet.play(playbook, *arguments, node_boot_rollout_digest=NEW.digest)
             assert status == 2, output
             holder = held.holder

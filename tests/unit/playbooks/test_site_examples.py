@@ -36,7 +36,7 @@ ELSEWHERE = {
     "netbox_links.yml": "../site/netbox/test_write_playbooks.py",
 }
 # Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail in their
-# last task, because the hosts do not exist. The first run of a site uses most of its variables; the others are long.
+# last task, because the hosts do not exist. The first run of vela uses most of its variables; most others are long.
 RUNS = [
     pytest.param("vela", "plan.yml fabric_config.yml", (), set()),
     pytest.param("vela", "gpu_nodes.yml record.yml", (), set(), marks=LONG),
@@ -45,11 +45,11 @@ RUNS = [
     pytest.param("vela", "cabling.yml", (), {"Check that no cable is wrong"}, marks=LONG),
     # The site has no switch with RoCE, and the playbook reports that.
     pytest.param("blue_vela", "fabric_config.yml", (), {"Render all switches"}, marks=LONG),
-    pytest.param("blue_vela", "boot_servers.yml node_scripts.yml", (), set()),
+    pytest.param("blue_vela", "boot_servers.yml node_scripts.yml", (), set(), marks=LONG),
     pytest.param(
         "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
     ),
-    pytest.param("blue_vela", "ib_fabric.yml", (), set()),
+    pytest.param("blue_vela", "ib_fabric.yml", (), set(), marks=LONG),
     pytest.param("blue_vela", "record.yml reimage.yml", ("--limit", "nodes,localhost"), set(), marks=LONG),
     pytest.param("blue_vela", "accept.yml", (), {"Check that the verdicts hold"}, marks=LONG),
     pytest.param(
@@ -61,8 +61,9 @@ RUNS = [
     ),
 ]
 # These hosts have neither recordings, from which it follows what they must have, nor a health.
+SHORT = {("vela", "health.yml"), ("blue_vela", "node_health.yml")}
 RUNS += [
-    pytest.param(name, playbook, (), {task})
+    pytest.param(name, playbook, (), {task}, marks=() if (name, playbook) in SHORT else LONG)
     for name in ("vela", "blue_vela")
     for playbook, task in (
         ("node_health.yml", "Install the health check of the node"),

@@ -27,11 +27,15 @@ def play(tmp_path, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_site_is_planned_and_a_second_run_changes_nothing(tmp_path):
+@pytest.mark.long
+def test_check_mode_writes_no_plan(tmp_path):
     status, output = play(tmp_path, "-i", "inventories/small", "--check")
     assert status == 0, output
     assert "changed=1" in output
     assert not (tmp_path / "plans").exists()
+
+
+def test_a_site_is_planned_and_a_second_run_changes_nothing(tmp_path):
     status, output = play(tmp_path, "-i", "inventories/small")
     assert status == 0, output
     assert "small: 2 racks, 43.25 kW, 60 cables" in output

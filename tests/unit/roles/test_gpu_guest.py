@@ -156,6 +156,7 @@ def on_vsphere(tmp_path_factory):
     return play_of_hosts(tmp_path_factory.mktemp("vsphere"), [IMPORTED_ROLE], hosts, *given)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", [True, False], ids=["address known", "address not known"])
 def test_the_topology_on_vsphere_has_the_addresses_read_from_the_guest(on_vsphere, known):
     results = on_vsphere["known" if known else "unknown"]

@@ -127,6 +127,7 @@ def test_a_node_that_is_off_is_started(tmp_path, start):
     assert bmc.system()["PowerState"] == "On"
 
 
+@pytest.mark.long
 def test_a_wrong_password_is_reported_and_nothing_is_changed(tmp_path, start):
     bmc = start()
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, password="wrong")
@@ -148,6 +149,7 @@ def test_an_untrusted_certificate_is_refused(tmp_path, start):
     assert status == 0, output
 
 
+@pytest.mark.long
 def test_a_bmc_that_does_not_answer_is_reported(tmp_path):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -183,6 +185,7 @@ def test_a_missing_or_unnamed_system_is_reported(tmp_path, start):
     assert bmc.requests() == []
 
 
+@pytest.mark.long
 def test_a_node_with_http_boot_alone_is_refused_where_a_boot_server_is_a_proxy(tmp_path):
     bmc = QuirkyBmc(tmp_path / "quirky", targets=["Hdd", "UefiHttp"])
     try:

@@ -13,7 +13,7 @@ from playing import ansible_playbook
 pytestmark = pytest.mark.fleet
 
 
-@pytest.mark.parametrize("absent", [True, False])
+@pytest.mark.parametrize("absent", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_image_that_the_boot_server_lacks_is_named_with_the_remedy(tmp_path, absent):
     digests = {"bm01": "a" * 64, "bm02": "b" * 64}
     for digest in digests.values() if not absent else ["a" * 64]:

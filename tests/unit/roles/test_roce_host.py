@@ -80,6 +80,7 @@ def test_the_nccl_file_of_a_gpu_guest_is_not_written(results):
     assert not [result for result in results["gpu-guest"].values() if result.get("failed")]
 
 
+@pytest.mark.long
 def test_a_tag_selects_nccl_alone(tmp_path):
     tasks = [{"name": "Role", "ansible.builtin.import_role": {"name": "sailloft.fleet.roce_host"}}]
     hosts = {"no-such-nic": {"roce_host_nics": {"nosuch0": {}}, "roce_host_packages_install": False}}

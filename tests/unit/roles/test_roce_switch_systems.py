@@ -247,6 +247,7 @@ def test_a_missing_or_old_collection_is_named_before_a_switch_is_reached(tmp_pat
         assert all(name in last["msg"] for name in names[system])
 
 
+@pytest.mark.long
 def test_a_switch_without_its_network_connection_is_refused_before_it_is_reached(tmp_path):
     network_systems = {
         "dell_sonic": "dellemc.enterprise_sonic.sonic",

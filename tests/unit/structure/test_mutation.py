@@ -51,6 +51,7 @@ def test_a_mutant_is_killed_if_a_test_fails(drawn):
     }
 
 
+@pytest.mark.long
 def test_a_mutant_that_exceeds_the_memory_limit_is_killed(drawn):
     # The 5 GiB are allocated, but no page is touched: without a limit the allocation would succeed and the test would
     # pass.

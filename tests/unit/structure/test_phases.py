@@ -19,13 +19,13 @@ environments a b c:
 \t@echo $@ >> ran; echo did $@
 bad:
 \t@echo $@ >> ran; echo the cause; exit 7
-waits:
-\t@until grep -qs begins ran; do sleep 0.1; done; echo $@ >> ran
+waits holds:
+\t@until grep -qs begins ran; do sleep 0.1; done; echo $@ $(jobs) $$(nice) >> ran
 begins:
 \t@echo $@ >> ran
 works:
 \t@python3 -c "import time; [None for _ in iter(lambda: time.process_time() > 1.2, True)]"
-outlives:
+outlives endures:
 \t@while [ -s */list ]; do sleep 0.1; done
 """
 
@@ -53,9 +53,12 @@ def test_groups_run_one_after_the_other(phases):
     assert "\ndid a\n" in out
 
 
-def test_phases_of_a_group_run_two_at_a_time_in_their_order(phases):
-    status, out, _error, ran = phases("waits,a,b,c,begins")
-    assert (status, ran) == (0, ["environments", "a", "b", "c", "begins", "waits"])
+def test_phases_of_a_group_run_three_at_a_time_in_their_order_and_the_first_has_priority(phases):
+    status, out, _error, ran = phases("waits,holds,a,b,c,begins")
+    assert (status, ran[:5]) == (0, ["environments", "a", "b", "c", "begins"])
+    level = os.nice(0)
+    last = {tuple(ran[at : at + 3]) for at in (5, 8)}
+    assert last == {("waits", "0", str(level)), ("holds", "0", str(min(level + 5, 19)))}
     assert {"a: did a", "b: did b", "c: did c"} <= set(out.splitlines())
 
 
@@ -65,7 +68,7 @@ def test_the_processor_time_of_a_phase_is_that_of_its_processes(phases):
     assert used == {"environments": "0:00", "works": "0:01", "a": "0:00"}
 
 
-@pytest.mark.parametrize("groups", [("outlives,bad,a,b", "a"), ("bad", "a")])
+@pytest.mark.parametrize("groups", [("outlives,endures,bad,a,b", "a"), ("bad", "a")])
 def test_no_phase_starts_after_a_failed_phase(phases, groups):
     status, out, error, ran = phases(*groups)
     assert (status, {"a", "b"} & set(ran)) == (1, set())

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[3]
 ROLES = ROOT / "roles"
 # Playbooks that change all of a host or nothing.
 WHOLE = {"fabric_drift", "fabric_qos"}
+LONG = pytest.mark.long
 NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir())
 
 
@@ -91,9 +92,12 @@ def test_a_role_with_tags_passes_them_to_its_includes(role):
 @pytest.mark.parametrize(
     ("playbook", "role", "tasks"),
     [
-        ("boot_servers", "boot_server", {"packages": "Install dnsmasq, nginx and iPXE"}),
-        ("node_images", "node_image", {"packages": "Install the tools that build images"}),
-        ("gpu_hosts", "gpu_host", {"packages": "Install missing packages, and configure the host with them"}),
+        pytest.param("boot_servers", "boot_server", {"packages": "Install dnsmasq, nginx and iPXE"}, marks=LONG),
+        pytest.param("node_images", "node_image", {"packages": "Install the tools that build images"}, marks=LONG),
+        pytest.param(
+            *("gpu_hosts", "gpu_host", {"packages": "Install missing packages, and configure the host with them"}),
+            marks=LONG,
+        ),
         (
             "gpu_vms",
             "gpu_guest",

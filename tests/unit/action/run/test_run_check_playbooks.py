@@ -141,7 +141,7 @@ def test_a_users_play_with_a_role_that_needs_ansibles_order_is_refused_too(tmp_p
 
 
 @pytest.mark.fleet
-@pytest.mark.parametrize("wrong", [{"PWD": "/"}, {}], ids=["another", "none"])
+@pytest.mark.parametrize("wrong", [{"PWD": "/"}, pytest.param({}, marks=pytest.mark.long)], ids=["another", "none"])
 def test_relative_paths_belong_to_the_directory_of_the_process(tmp_path, wrong):
     (tmp_path / "machine.json").symlink_to(ROOT / "tests/recordings/llnl-corona.json")
     environment = {name: value for name, value in os.environ.items() if name != "PWD"}

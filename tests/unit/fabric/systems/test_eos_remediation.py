@@ -59,7 +59,7 @@ def strict_on_top(policy: dict) -> dict:
     return policy
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(policies().map(strict_on_top), policies().map(strict_on_top))
 def test_remediation_leads_from_any_policy_to_any_other(first, second):
     box, wanted = Box(eos.render(switch("eos", PORTS[:2], first))), switch("eos", PORTS, second)

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -13,9 +14,12 @@ import pytest
 from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import boot as node_boot
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import main as health
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive, boot, persistence, unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot as nic_boot
 
 PF, GPU = "0000:15:00.0", "0000:13:00.0"
 SETTINGS = {
@@ -247,6 +251,22 @@ def test_the_archive_contains_the_unchanged_source_code():
     for name in archive.closure(boot.__name__):
         with open(sys.modules[name].__file__, encoding="utf-8") as file:
             assert bundle.read(name.replace(".", "/") + ".py").decode() == file.read()
+
+
+def parsed_imports(name):
+    """Return the modules of the library that a module imports, by Python's parser."""
+    prefix = archive.PREFIX.rstrip(".")
+    for node in ast.walk(ast.parse(archive.source(name))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(prefix):
+            of_package = hasattr(sys.modules[node.module], "__path__")
+            yield from (f"{node.module}.{each.name}" for each in node.names) if of_package else [node.module]
+        assert not isinstance(node, ast.Import) or not any(each.name.startswith(prefix) for each in node.names)
+
+
+@pytest.mark.parametrize("start", [boot, health, nic_boot, node_boot])
+def test_the_archive_has_every_module_that_its_modules_import(start):
+    names = archive.closure(start.__name__)
+    assert {start.__name__}.union(*map(parsed_imports, names)) == set(names)
 
 
 def rewritten(data, ending, change):

@@ -45,6 +45,7 @@ def test_check_mode_predicts_the_changes_and_changes_nothing(fabric):
     assert not (fabric.path / "proofs").exists()
 
 
+@pytest.mark.long
 def test_a_run_limited_to_hosts_without_roce_does_nothing(fabric):
     """One case is `site.yml --limit gpu_hosts,localhost`: only localhost is left in the plays that apply and prove."""
     inventory = json.loads((fabric.path / "inventory.json").read_text())
@@ -119,6 +120,7 @@ def test_what_failed_before_the_run_fails_it_and_undoes_nothing(fabric):
     assert (folder / "finished").exists()
 
 
+@pytest.mark.long
 def test_a_lost_connection_ends_the_run_and_the_other_switches_are_restored(fabric):
     before = copy.deepcopy(fabric.nvue.applied)
     (fabric.leaf1 / "die").write_text("1")
@@ -152,6 +154,7 @@ def test_an_unreadable_configuration_ends_the_run_before_any_change(fabric):
     assert not (fabric.path / "backups").exists()
 
 
+@pytest.mark.long
 def test_check_mode_shows_the_other_switches_and_a_limited_run_changes_them(fabric):
     """A run with the unreadable switch is refused; without it, the others are changed, saved and proved."""
     (fabric.leaf1 / "garbage").write_text("Traceback (most recent call last):")
@@ -172,6 +175,7 @@ def test_check_mode_shows_the_other_switches_and_a_limited_run_changes_them(fabr
     assert (status, set(changed(output).values())) == (0, {0}), output
 
 
+@pytest.mark.long
 def test_check_mode_shows_the_other_switches_where_devices_do_not_answer_and_a_run_changes_nothing(fabric):
     inventory = json.loads((fabric.path / "inventory.json").read_text())
     gone = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_common_args": "-o ConnectTimeout=2"}
@@ -195,6 +199,7 @@ def test_check_mode_shows_the_other_switches_where_devices_do_not_answer_and_a_r
     assert not (fabric.path / "backups").exists()
 
 
+@pytest.mark.long
 def test_an_api_that_refuses_the_login_is_named(fabric):
     status, output = fabric.play("-e", "roce_switch_api_user=nobody", policy=LOSSLESS)
     assert status != 0
@@ -203,7 +208,7 @@ def test_an_api_that_refuses_the_login_is_named(fabric):
     assert set(fabric.sonic_log()) <= {"read"}  # leaf1 may have been read meanwhile
 
 
-@pytest.mark.parametrize("playbook", ["fabric_qos.yml", "fabric_config.yml"])
+@pytest.mark.parametrize("playbook", ["fabric_qos.yml", pytest.param("fabric_config.yml", marks=pytest.mark.long)])
 def test_devices_that_have_different_policies_are_refused(tmp_path, playbook):
     """The policy of the first device would otherwise be applied to all."""
     policies = {"leaf1": LOSSLESS, "leaf2": LOSSLESS, "leaf3": LOSSY}
@@ -221,6 +226,7 @@ def test_devices_that_have_different_policies_are_refused(tmp_path, playbook):
     assert not (tmp_path / "fabric").exists()
 
 
+@pytest.mark.long
 def test_an_empty_policy_is_the_default_one(fabric):
     folder = fabric.path / "fabric"
     given = ("-e", f"fabric_path={folder}", "-e", json.dumps({"roce_policy": None}))

@@ -105,7 +105,7 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
                 *("node bm01: '52:54:00:aa:bb'", "MAC address", "nodes bm01, bm02", "10.9.0.11"),
             ),
         ),
-        ({"boot_server_interface": "no-such0"}, ("no interface no-such0",)),
+        pytest.param({"boot_server_interface": "no-such0"}, ("no interface no-such0",), marks=pytest.mark.long),
     ],
 )
 @pytest.mark.fleet
@@ -119,13 +119,19 @@ def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, fact
     "changed",
     [
         {"boot_server_gateway": "10.9.0.254", "boot_server_name_servers": ["10.9.0.2"], "boot_server_http_port": 8080},
-        {"boot_server_dhcp": "proxy", "boot_server_nodes": [{"name": "bm01", "mac": "52-54-00-AA-BB-01"}]},
-        {
-            "boot_server_subnets": [{"network": "10.9.16.0/20", "gateway": "10.9.16.1"}],
-            "boot_server_nodes": [
-                {"name": "gh01", "mac": "52-54-00-AA-BB-01", "address": "10.9.17.3", "architecture": "aarch64"}
-            ],
-        },
+        pytest.param(
+            {"boot_server_dhcp": "proxy", "boot_server_nodes": [{"name": "bm01", "mac": "52-54-00-AA-BB-01"}]},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            {
+                "boot_server_subnets": [{"network": "10.9.16.0/20", "gateway": "10.9.16.1"}],
+                "boot_server_nodes": [
+                    {"name": "gh01", "mac": "52-54-00-AA-BB-01", "address": "10.9.17.3", "architecture": "aarch64"}
+                ],
+            },
+            marks=pytest.mark.long,
+        ),
     ],
 )
 @pytest.mark.fleet
@@ -134,7 +140,7 @@ def test_valid_input_is_accepted(tmp_path, changed):
     assert status == 0, output
 
 
-@pytest.mark.parametrize("master", [False, True])
+@pytest.mark.parametrize("master", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.fleet
 def test_check_mode_without_a_store_predicts_the_published_images(tmp_path, master):
     if master:
@@ -155,7 +161,9 @@ def test_check_mode_without_a_store_predicts_the_published_images(tmp_path, mast
     ("family", "missing", "package"),
     [
         ("Debian", "/usr/lib/ipxe/ipxe-arm64.efi", "ipxe"),
-        ("RedHat", "/usr/share/ipxe/arm64-efi/snponly.efi", "ipxe-bootimgs-aarch64"),
+        pytest.param(
+            *("RedHat", "/usr/share/ipxe/arm64-efi/snponly.efi", "ipxe-bootimgs-aarch64"), marks=pytest.mark.long
+        ),
     ],
 )
 @pytest.mark.fleet

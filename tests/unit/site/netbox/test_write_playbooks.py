@@ -177,6 +177,7 @@ def test_cables_are_compared_with_netbox(netbox, tmp_path):
     assert "swap the ends of the cables gpu01 ens2f0np0 - leaf1-1 Ethernet4 and gpu01 ens2f1np0" in output
 
 
+@pytest.mark.long
 def test_a_token_without_read_permission_is_reported(netbox, tmp_path):
     status, output = play(tmp_path / "site", netbox[1], "netbox_links.yml", "-e", "netbox_token=other")
     assert status == 2
