@@ -330,8 +330,17 @@ def test_the_module_rolls_back_the_copies_of_the_channel_that_have_a_history(run
     stores = [store("boot01", NEW, [OLD]), store("boot02", NEW)]
     result = run(target=NEW, channel="stable", stores=stores, nodes=nodes)
     assert (result["step"], result["channel_back"], result["can_go_back"]) == ("rollback", ["boot01"], True)
+    assert result["back_to"] == OLD
     result = run(target=NEW, channel="stable", stores=stores[1:], nodes=nodes)
     assert (result["step"], result["channel_back"], result["can_go_back"]) == ("rollback", [], False)
+    assert result["back_to"] == ""
+    # The copies would name two images, or no node fails.
+    others = [store("boot01", NEW, [OLD]), store("boot02", NEW, ["3" * 64])]
+    assert run(target=NEW, channel="stable", stores=others, nodes=nodes)["back_to"] == ""
+    assert run(target=NEW, channel="stable", stores=stores, nodes=[{**nodes[0], "holds": True}])["back_to"] == ""
+    # One copy was rolled back before the run ended.
+    stores = [store("boot01", NEW, [OLD]), store("boot02", OLD, ["3" * 64])]
+    assert run(target=NEW, channel="stable", stores=stores, nodes=nodes)["back_to"] == OLD
 
 
 def store(host="boot01", digest=OLD, history=(), kept_for=()):
@@ -346,11 +355,13 @@ def store(host="boot01", digest=OLD, history=(), kept_for=()):
 def test_the_channel_is_read_from_the_stores():
     macs = ["52:54:00:00:00:0A", "52:54:00:00:00:02"]
     stores = [store(history=[NEW]), store("boot02", "")]
-    assert rollout.read_channel(stores, "stable", NEW, macs) == Channel((OLD, ""), False, ("boot01",))
+    assert rollout.read_channel(stores, "stable", NEW, macs) == Channel((OLD, ""), False, ("boot01",), (OLD, ""))
     pinned = store("boot02", NEW, kept_for=["node 52-54-00-00-00-0a"])
-    assert rollout.read_channel([store(), pinned], "stable", NEW, macs) == Channel((OLD, NEW), True)
+    assert rollout.read_channel([store(), pinned], "stable", NEW, macs) == Channel((OLD, NEW), True, (), (OLD, NEW))
     # The pinned node does not follow the channel.
-    assert rollout.read_channel([pinned, store()], "stable", NEW, macs[1:]) == Channel((NEW, OLD), False)
+    assert rollout.read_channel([pinned, store()], "stable", NEW, macs[1:]) == Channel(
+        (NEW, OLD), False, (), (NEW, OLD)
+    )
 
 
 @pytest.mark.parametrize(
