@@ -58,7 +58,7 @@ def test_a_node_that_boots_when_a_run_was_killed_gets_kernel_and_image_of_one_im
             run = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
-        assert run.wait(500) == -signal.SIGKILL, (fleet.folder / "killed.log").read_text()
+        assert run.wait(3600) == -signal.SIGKILL, (fleet.folder / "killed.log").read_text()
         latest = max(map(read_statement, (fleet.store, second)), key=lambda each: each.sequence)
         for store in (fleet.store, second):
             for node in fleet.nodes:

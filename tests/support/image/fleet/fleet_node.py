@@ -21,7 +21,7 @@ extends_documentation_fragment: [connection_pipelining]
 
 
 # The modules by which a rollout changes a boot server's store.
-CHANGES = (b"node_boot_scripts", b"node_image_channel")
+CHANGES = ("node_boot_scripts", "node_image_channel")
 
 
 class Connection(Local):
@@ -34,14 +34,14 @@ class Connection(Local):
         node = Path(os.environ["FLEET"]) / self._play_context.remote_addr
         if not (node / "up").exists():
             raise AnsibleConnectionFailure(f"{node.name} does not answer")
-        self._end_run(node, in_data or b"")
+        self._end_run(node, cmd)
         inside = f"unshare --mount --propagation private sh {node.parent}/enter {node} {shlex.quote(cmd)}"
         return super().exec_command(inside, in_data=in_data, sudoable=sudoable)
 
-    def _end_run(self, node, module):
+    def _end_run(self, node, cmd):
         """Kill the run before it makes its change with the number FLEET_KILL, from 1, on this boot server."""
         last = int(os.environ.get("FLEET_KILL", 0))
-        if last and any(name in module for name in CHANGES):
+        if last and any(f"AnsiballZ_{name}.py" in cmd for name in CHANGES):
             calls = node / "calls"
             with calls.open("a") as stream:
                 stream.write("x")
