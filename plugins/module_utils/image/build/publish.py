@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import first_stages, layers, sbom
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import Built, LayerRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Outcome, Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment, BuiltImage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
@@ -22,9 +22,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import (
     FirstStage,
+    ImagePackage,
     Kernel,
     Manifest,
-    Package,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import (
     BLOBS,
@@ -39,11 +39,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel im
 def publish(
     image: Image,
     chain: list[LayerRequest],
-    setting: Setting,
+    setting: BuildEnvironment,
     work: Path,
     programs: Programs | None,
     progress: Callable[[str], object],
-) -> Outcome:
+) -> BuiltImage:
     """Publish the image of a chain of built layers, unless the store has it. Raises ImageError."""
     parts = [layers.built(setting.cache, request) for request in chain]
     brought = first_stages.kernel_of(image.name, setting.cache, chain)
@@ -64,7 +64,7 @@ def publish(
     has_program = programs is None or programs.secure_boot.has_signed(signed, unsigned)
     if current == digest and has_program and is_complete(store, digest, new, data, setting.signer.key):
         progress(f"image {image.name}: unchanged, {digest[:12]}")
-        return Outcome(image.name, digest, False, (), size_bytes)
+        return BuiltImage(image.name, digest, False, (), size_bytes)
     old, old_listings = stored_image(store, current)
     lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
     if not has_program:
@@ -82,7 +82,7 @@ def publish(
             blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
         store.publish(data, setting.sign(data), boot_script.image_script(new, digest).encode(), blobs, signed)
         progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
-    return Outcome(image.name, digest, True, tuple(lines), size_bytes)
+    return BuiltImage(image.name, digest, True, tuple(lines), size_bytes)
 
 
 def _manifest(image: Image, parts: list[Built], kernel: Kernel, stage: Path, bill: Path) -> Manifest:
@@ -112,7 +112,7 @@ def _epoch(chain: list[LayerRequest]) -> int:
     return max(request.epoch for request in chain)
 
 
-def packages_by_layer(parts: list[Built]) -> tuple[Package, ...]:
+def packages_by_layer(parts: list[Built]) -> tuple[ImagePackage, ...]:
     """Return the packages of the highest layer's list, each with the layer that brought this version of it."""
     brought: dict[tuple[str, str, str], str] = {}
     for part in parts:
@@ -120,7 +120,7 @@ def packages_by_layer(parts: list[Built]) -> tuple[Package, ...]:
         brought = {item: layer for item, layer in brought.items() if item in installed}
         for item in installed:
             brought.setdefault(item, part.entry.name)
-    return tuple(Package(*item, brought[item]) for item in sorted(brought))
+    return tuple(ImagePackage(*item, brought[item]) for item in sorted(brought))
 
 
 def is_complete(store: Store, digest: str, new: Manifest, data: bytes, public_key: str) -> bool:

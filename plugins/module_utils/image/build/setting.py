@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel im
 
 
 @dataclass(frozen=True)
-class Setting:
+class BuildEnvironment:
     """The places where images are built and published, and the signer.
 
     ``init`` is the text of the first stage's script, ``open_url`` opens a URL as Ansible's function of that name does.
@@ -36,7 +36,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BuiltImage:
     """The result for one image: ``built`` names its layers that the cache had not before the build."""
 
     name: str

@@ -17,7 +17,7 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build, first_stages
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.fetch import Fetcher
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
@@ -44,7 +44,7 @@ def site(tmp_path, monkeypatch):
     images = {"node": Image("node", (base, top), ("quiet",), 1024)}
     keys = make_keys(tmp_path / "keys")
     signer = Signer(str(keys / "image.key"), str(keys / "image.pub"))
-    setting = Setting(tmp_path / "store", tmp_path / "cache", signer, "init", False, open_url)
+    setting = BuildEnvironment(tmp_path / "store", tmp_path / "cache", signer, "init", False, open_url)
     requests = build.layer_requests(images, Fetcher(open_url))
     sample = Sample("node", base=b"lower", top=b"upper")
     packages = [{"name": "bash", "version": "5.2", "architecture": "amd64"}]
