@@ -123,8 +123,8 @@ class Site:
         self.manifest = replace(sample.manifest, kernel=kernel)
         data = manifests.dump(self.manifest)
         self.digest = manifests.digest(data)
-        public_key = sign.read_public_key(folder / "image.pub")
-        signature = sign.sign(data, folder / "image.key", public_key, None)
+        signer = sign.Signer(str(folder / "image.key"), str(folder / "image.pub"))
+        (signature,) = signer.sign([data], sign.MANIFEST)
         self.store = Store(str(folder / "store"))
         self.store.publish(data, signature, BOOT_SCRIPT, sample.files(folder / "blobs"))
         self.servers = [HttpServer(network, folder / "store", port) for port in PORTS]

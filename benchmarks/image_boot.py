@@ -31,6 +31,7 @@ from build_host import BASE, BuildHost, make_keys
 from node_image import PACKAGES, bootstrap, packages_of
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue, node_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 ROUNDS = 3
 MEMORY_LIMIT, FASTER_LIMIT = 0.55, 1.5
@@ -145,8 +146,8 @@ def boot(way: str, site: BuildHost, folder: Path) -> Boot:
         node = {"name": NODE, "mac": MAC, "digest": site.store.current("node")}
         node |= {"servers": [server.url], "report": f"{server.url}/report"}
         node_scripts.ensure(site.store, [node], False)
-        keys = issue.Key(str(site.keys / "image.key"), str(site.keys / "image.pub"))
-        issue.ensure(site.store, [node], [], [], keys, issue.Terms(90, int(time.time())), False)
+        keys = Signer(str(site.keys / "image.key"), str(site.keys / "image.pub"))
+        issue.ensure(site.store, issue.Request([node]), [], keys, issue.Terms(90, int(time.time())), False)
         if way != OURS:
             (store / "nodes" / f"{MAC.replace(':', '-')}.ipxe").write_text(script(way, site, server.url))
         network.dnsmasq([server.url])

@@ -70,6 +70,13 @@ options:
     description: The public key of the pair, a file on this host.
     type: path
     required: true
+  promoted:
+    description:
+      - The digests that channels will name, by channel. The statement is signed, and given to all boot servers, before
+        they are promoted, and then nodes' scripts change.
+      - For an hour, a node whose image changes may also boot the one before, of which it may have the kernel already.
+    type: dict
+    default: {}
   days:
     description: The validity of a new statement in days.
     type: int
@@ -128,6 +135,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue, node_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 
@@ -150,6 +158,7 @@ def main() -> None:
             "public_key": {"type": "path", "required": True},
             "days": {"type": "int", "default": 90},
             "reissue": {"type": "bool", "default": False},
+            "promoted": {"type": "dict", "default": {}},
             **node_scripts.OPTIONS,
         },
         supports_check_mode=True,
@@ -159,18 +168,11 @@ def main() -> None:
 
     def work() -> dict[str, Any]:
         command = tuple(params["signing_command"])
-        key = issue.Key(params["signing_key"], params["public_key"], params["signing_password"], command)
+        signer = Signer(params["signing_key"], params["public_key"], params["signing_password"], command)
+        names = ("nodes", "removed", "channels_to_come", "promoted")
         terms = issue.Terms(params["days"], int(time.time()), params["reissue"])
-        change = issue.ensure(
-            store,
-            params["nodes"],
-            params["removed"],
-            params["stores"],
-            key,
-            terms,
-            module.check_mode,
-            params["channels_to_come"],
-        )
+        request = issue.Request(**{name: params[name] for name in names})
+        change = issue.ensure(store, request, params["stores"], signer, terms, module.check_mode)
         before, after = (statement.split(data)[0].decode() if data else "" for data in (change.before, change.after))
         path = statement.path_of(store)
         return {

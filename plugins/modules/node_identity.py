@@ -138,7 +138,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, Store
 
 SECRET = {

@@ -173,6 +173,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.secure_boot import read_secure_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 SECURE_BOOT = {
     "certificate": {"type": "path"},
@@ -219,11 +220,13 @@ def main() -> None:
             # systemctl --root does not accept ".." in the path of its root.
             store=Path(params["store"]).resolve(),
             cache=Path(params["cache"]).resolve(),
-            secret_key=Path(params["signing_key"]) if params["signing_key"] else None,
-            signing_command=tuple(params["signing_command"]),
+            signer=Signer(
+                params["signing_key"] or "",
+                params["public_key"],
+                params["signing_password"],
+                tuple(params["signing_command"]),
+            ),
             secure_boot=read_secure_boot(params["secure_boot"]),
-            public_key=Path(params["public_key"]),
-            password=params["signing_password"],
             init=params["first_stage"],
             check=module.check_mode,
             open_url=open_url,

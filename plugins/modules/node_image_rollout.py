@@ -147,6 +147,10 @@ channel_back:
   returned: success
   type: list
   elements: str
+back_to:
+  description: The digest that the channel then points to; empty if it has none, or the step is another one.
+  returned: success
+  type: str
 can_go_back:
   description: >-
     Whether the channel then points to an image from before the rollout. This is not possible in a fleet's first
@@ -228,6 +232,7 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
         "nodes": list(step.nodes),
         "why": step.why,
         "channel_back": list(channel.with_history) if step.channel else [],
+        "back_to": channel.back_to(step, target),
         "can_go_back": channel.can_go_back(step),
         "canaries": list(canaries),
         "waves": [list(wave) for wave in waves],

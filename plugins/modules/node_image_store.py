@@ -91,6 +91,9 @@ images:
     size_bytes:
       description: The size of all its blobs in bytes, including shared ones.
       type: int
+    signed_kernel:
+      description: Whether it has a program that firmware with Secure Boot starts.
+      type: bool
     kept_for:
       description: The references to it. If this is empty, O(collected) removes the image.
       type: list

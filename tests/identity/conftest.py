@@ -21,7 +21,7 @@ import pytest
 from identity_site import SECRET, TOKEN, files, make_keys, record_arguments
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 SCRIPT = Path(__file__).parents[2] / "roles" / "node_identity" / "files" / "sailloft-identity"

@@ -113,7 +113,7 @@ def test_another_tpm_cannot_open_the_credential(site, boot, serve, tpms):
     bundle, _signed, _signature = identity.parse(site.bundle("bm01").read_bytes(), "bm01")
     other = identity.ek_digest(identity.read_ek(tpms["bm02"].ek, "bm02"))
     text = identity.render(identity.Bundle(bundle.node, other, bundle.digest, bundle.credential, bundle.secrets))
-    site.bundle("bm01").write_bytes(text + site.signer.sign([text])[0])
+    site.bundle("bm01").write_bytes(text + site.signer.sign([text], identity.COMMENTS)[0])
     assert refused(boot("bm01", serve(site.store.path), tpm=tpms["bm02"]), "the TPM does not open the credential")
 
 

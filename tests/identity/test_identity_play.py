@@ -16,7 +16,7 @@ import pytest
 from identity_site import SECRET, TOKEN, make_guarded_pair, record_arguments
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 REPOSITORY = Path(__file__).parents[2]
 PASSWORD = "the-password-of-the-signing-key"

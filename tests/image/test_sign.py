@@ -29,8 +29,9 @@ def guarded(request, tmp_path_factory):
 
 def test_the_same_key_and_data_give_the_same_signature(keys, guarded):
     for folder, password in ((keys, None), (guarded, "word")):
-        public = sign.read_public_key(folder / "image.pub")
-        one, another = (sign.sign(b"data", folder / "image.key", public, password) for _attempt in range(2))
+        signer = sign.Signer(str(folder / "image.key"), str(folder / "image.pub"), password)
+        public = signer.key
+        (one, another) = signer.sign([b"data"], sign.MANIFEST) + signer.sign([b"data"], sign.MANIFEST)
         assert one == another
         assert sign.verifies(b"data", one, public)
         assert not sign.verifies(b"date", one, public)
@@ -41,12 +42,12 @@ def test_the_same_key_and_data_give_the_same_signature(keys, guarded):
 )
 def test_a_missing_or_wrong_password_is_reported(guarded, password, message):
     with pytest.raises(ImageError, match=message):
-        sign.sign(b"data", guarded / "image.key", sign.read_public_key(guarded / "image.pub"), password)
+        sign.Signer(str(guarded / "image.key"), str(guarded / "image.pub"), password).sign([b"data"], sign.MANIFEST)
 
 
 def test_keys_of_different_pairs_are_refused(keys, guarded):
     with raises(ImageError, "public key", "signing key"):
-        sign.sign(b"data", keys / "image.key", sign.read_public_key(guarded / "image.pub"), None)
+        sign.Signer(str(keys / "image.key"), str(guarded / "image.pub")).sign([b"data"], sign.MANIFEST)
 
 
 def test_an_invalid_or_missing_public_key_is_refused(keys, tmp_path):

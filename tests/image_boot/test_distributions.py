@@ -13,7 +13,7 @@ from boot_network import HttpServer, Network, Node
 from boot_reports import BOOT_S, reported
 from build_host import BuildHost, make_keys
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 pytestmark = [
     pytest.mark.boot,
@@ -59,7 +59,7 @@ def test_an_image_of_another_distribution_is_reproducible_and_boots(name: str, n
     manifest = store.manifest(digest)
     assert (manifest.distribution, manifest.suite) == (distribution, suite)
     pair = (str(keys / "image.key"), str(keys / "image.pub"))
-    image = Image(store, digest, manifest, Parts(tmp_path, manifest.kernel.version), issue.Key(*pair))
+    image = Image(store, digest, manifest, Parts(tmp_path, manifest.kernel.version), Signer(*pair))
     server = HttpServer(network, Path(store.path), 8001)
     network.dnsmasq([server.url])
     console = Node(network, image.direct([server.url])).wait_for("SYSTEMD IS UP", BOOT_S)

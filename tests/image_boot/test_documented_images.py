@@ -19,7 +19,7 @@ from patience import scaled_s
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import ExpectedImage, SeenNode, prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 pytestmark = [
     pytest.mark.boot,
@@ -40,7 +40,7 @@ class Booted:
         self.site, self.network = site, network
         self.server = HttpServer(network, Path(site.store.path), 8001)
         nics = [{"mac": RAIL_MAC, "address": f"{RAIL_ADDRESS}/24"}]
-        keys = issue.Key(str(site.keys / "image.key"), str(site.keys / "image.pub"))
+        keys = Signer(str(site.keys / "image.key"), str(site.keys / "image.pub"))
         follow(site.store, keys, [self.server.url], kernel_arguments=ARGUMENTS, nics=nics)
         network.dnsmasq([self.server.url])
         self.node = Node(network, [], memory_mib=memory_mib, rail=True)

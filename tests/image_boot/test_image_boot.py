@@ -15,8 +15,8 @@ from boot_images import Image, follow, sign, state
 from boot_network import MAC, NODE, HttpServer, Network, Node, SoftwareTpm
 from boot_reports import BOOT_S, reported
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 pytestmark = pytest.mark.boot
 
@@ -188,7 +188,7 @@ def test_a_node_boots_by_no_statement_that_does_not_hold(image: Image, network: 
         state(image.store, image.keys, node, time.time() - 91 * 86400)
     elif change == "other key":
         folder = image.parts.folder
-        state(image.store, issue.Key(str(folder / "other.sec"), str(folder / "other.pub")), node)
+        state(image.store, Signer(str(folder / "other.sec"), str(folder / "other.pub")), node)
     elif change == "altered":
         path = Path(image.store.place("nodes", "statement"))
         path.write_bytes(path.read_bytes().replace(b'"name": "', b'"name": "x'))

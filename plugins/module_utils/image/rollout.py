@@ -63,12 +63,14 @@ class ChannelCopies:
     Two copies differ only if a run died between two servers.
 
     ``pinned``: whether a node that follows the channel is pinned to the target, as canaries are before the promotion.
-    ``with_history``: the hosts whose copy named another image before, and so can be rolled back.
+    ``with_history``: the hosts whose copy named another image before, and so can be rolled back. ``back``: the
+    digests that the copies name once those that name the target are rolled back.
     """
 
     digests: tuple[str, ...]
     pinned: bool = False
     with_history: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
 
     def everywhere(self, target: str) -> bool:
         """Return whether all copies name ``target``."""
@@ -85,6 +87,11 @@ class ChannelCopies:
     def can_go_back(self, step: RolloutStep) -> bool:
         """Return whether the channel names an image from before the rollout, once ``step`` is done."""
         return any(self.digests) and (not step.channel or bool(self.with_history))
+
+    def back_to(self, step: RolloutStep, target: str) -> str:
+        """Return the digest that the copies name once ``step``, a rollback, is done; "" if they have none or differ."""
+        others = set(self.back) - {"", target}
+        return others.pop() if step.kind == ROLLBACK and len(others) == 1 else ""
 
 
 @dataclass(frozen=True)
@@ -140,15 +147,16 @@ def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: lis
     that follow the channel.
     """
     scripts = {f"node {mac.lower().replace(':', '-')}" for mac in macs}
-    digests, with_history, pinned = [], [], False
+    digests, with_history, back, pinned = [], [], [], False
     for store in stores:
         copy: dict[str, Any] = next((channel for channel in store["channels"] if channel["name"] == name), {})
         digests.append(copy.get("digest", ""))
         if copy.get("history"):
             with_history.append(store["host"])
+        back.append(copy["history"][0] if copy.get("history") and copy["digest"] == target else digests[-1])
         images = [image for image in store["images"] if image["digest"] == target]
         pinned = pinned or any(scripts & set(image["kept_for"]) for image in images)
-    return ChannelCopies(tuple(digests), pinned, tuple(with_history))
+    return ChannelCopies(tuple(digests), pinned, tuple(with_history), tuple(back))
 
 
 def without(nodes: list[RolloutNode], names: list[str]) -> list[RolloutNode]:

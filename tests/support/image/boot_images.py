@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign as signatures
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 REPOSITORY = Path(__file__).parents[3]
@@ -75,7 +76,7 @@ class Image:
     digest: str
     manifest: manifests.Manifest
     parts: Parts
-    keys: issue.Key
+    keys: Signer
 
     def blob(self, sha256: str) -> Path:
         return Path(self.store.place("blobs", sha256))
@@ -187,7 +188,7 @@ def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
     place.mkdir()
     (place / "manifest.json").write_bytes(data)
     (place / "boot.ipxe").write_text(boot_script.image_script(made, digest))
-    keys = issue.Key(str(parts.folder / "key.sec"), str(parts.folder / "key.pub"))
+    keys = Signer(str(parts.folder / "key.sec"), str(parts.folder / "key.pub"))
     found = Image(Store(str(folder)), digest, made, parts, keys)
     sign(found, "key")
     channels.promote(found.store, "stable", digest)
@@ -210,17 +211,17 @@ def append_verity(path: Path, salt: str) -> str:
     return re.search(r"^Root hash:\s*(\S+)$", output.stdout, re.MULTILINE).group(1)
 
 
-def state(store: Store, keys: issue.Key, node: dict[str, object], now_s: float | None = None) -> bytes:
+def state(store: Store, keys: Signer, node: dict[str, object], now_s: float | None = None) -> bytes:
     """Sign a new statement of what the node boots; return its file. ``node`` has no name and MAC address."""
     named = [{"name": name, "digest": channel.digest} for name, channel in channels.read_all(store).items()]
     terms = issue.Terms(90, int(time.time() if now_s is None else now_s), reissue=True)
-    images = [{"digest": digest} for digest in (*store.images(), node.get("digest"))]
+    images = [{"digest": digest, "signed_kernel": True} for digest in (*store.images(), node.get("digest"))]
     served = {"host": "boot01", "channels": named, "images": images, "statement": 0, "now_s": terms.now_s}
     row = {"name": networks.NODE, "mac": networks.MAC, **node}
-    return issue.ensure(store, [row], [], [served], keys, terms, False).after
+    return issue.ensure(store, issue.Request([row]), [served], keys, terms, False).after
 
 
-def follow(store: Store, keys: issue.Key, servers: list[str], **changed: object) -> None:
+def follow(store: Store, keys: Signer, servers: list[str], **changed: object) -> None:
     """Make the node follow the channel stable, with ``changed`` settings of its script."""
     node = {"name": networks.NODE, "mac": networks.MAC, "channel": "stable", "kernel_arguments": ["from_the_node=1"]}
     node |= {"servers": servers, "report": f"{servers[-1]}/report", **changed}

@@ -21,6 +21,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import SecureBoot
 
@@ -80,9 +81,7 @@ class BuildHost:
         setting = build.BuildEnvironment(
             store=self.folder / "store",
             cache=self.cache,
-            secret_key=self.keys / "image.key",
-            public_key=self.keys / "image.pub",
-            password=None,
+            signer=Signer(str(self.keys / "image.key"), str(self.keys / "image.pub")),
             init=INIT.read_text(),
             check=self.check,
             open_url=open_url,

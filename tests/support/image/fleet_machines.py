@@ -58,9 +58,9 @@ def boot(fleet: Path, node: str) -> None:
     fates = json.loads((fleet / "fates.json").read_text())
     script = channels.node_scripts(store)[mac(node).replace(":", "-")]
     followed = channels.FOLLOWS.findall(script)
-    stated = statement.load(store.contents("nodes", statement.STATEMENT), "statement")
+    stated = read_statement(store)
     row = stated.nodes[mac(node)]
-    digest = row.image
+    digest = stated_image(stated, node, kernel_of(store, node))
     assert (row.name, bool(row.channel)) == (node, bool(followed))
     fate = fates.get(f"{node} {digest}", "")
     with (fleet / "boots").open("a") as stream:
@@ -116,6 +116,25 @@ def boot(fleet: Path, node: str) -> None:
     (folder / "bin/systemctl").write_text(broken.get(fate) or SYSTEMCTL.format(node=folder))
     (folder / "bin/systemctl").chmod(0o755)
     (folder / "up").touch()
+
+
+def read_statement(store: Store) -> statement.Statement:
+    """Return the store's statement."""
+    return statement.load(store.contents("nodes", statement.STATEMENT), "statement")
+
+
+def kernel_of(store: Store, node: str) -> str:
+    """Return the digest of the image whose kernel iPXE fetches for the node from this store."""
+    script = channels.node_scripts(store)[mac(node).replace(":", "-")]
+    named = [channels.known(store, name).digest for name in channels.FOLLOWS.findall(script)]
+    return (named or channels.PINS.findall(script))[0]
+
+
+def stated_image(stated: statement.Statement, node: str, kernel: str) -> str:
+    """Return the digest of the image that the first stage in this kernel boots, as its function of that name does."""
+    row = stated.nodes[mac(node)]
+    is_previous = kernel == row.previous and time.time() < statement.seconds(row.until)
+    return row.previous if is_previous else row.image
 
 
 def mac(node: str) -> str:

@@ -21,6 +21,7 @@ from playing import ANSIBLE, ansible_playbook
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -65,8 +66,8 @@ class Fleet:
         terms = issue.Terms(90, int(time.time()))
         stable = [{"name": "stable", "digest": image.digest}]
         served = {"host": "boot01", "channels": stable, "images": [], "statement": 0, "now_s": terms.now_s}
-        key = issue.Key(str(self.folder / "keys" / "image.key"), str(self.folder / "keys" / "image.pub"))
-        issue.ensure(self.store, self.rows, [], [served], key, terms, False)
+        signer = Signer(str(self.folder / "keys" / "image.key"), str(self.folder / "keys" / "image.pub"))
+        issue.ensure(self.store, issue.Request(self.rows), [served], signer, terms, False)
 
     def _inventory(self):
         variables = {

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nnobody-else-may-read-this-host-key\n-----END\n"
 TOKEN = "K10-a-join-token-of-bm01::server:5ecret"

@@ -15,7 +15,12 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.rollout import ChannelCopies, RolloutNode, decide
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.rollout import (
+    ChannelCopies,
+    RolloutNode,
+    Rules,
+    decide,
+)
 from ansible_collections.sailloft.fleet.plugins.modules import node_image_rollout
 
 OLD, NEW = "a" * 64, "b" * 64
@@ -203,24 +208,24 @@ def test_an_interrupted_wave_is_completed_first(cut):
 
 def test_a_node_that_does_not_answer_stops_a_rollout_that_has_not_begun():
     nodes = fleet(3, bm03={"reachable": False, "running": ""})
-    step = decide(nodes, NEW, ChannelCopies((OLD,)), rollout.Rules((1,), 0))
+    step = decide(nodes, NEW, ChannelCopies((OLD,)), Rules((1,), 0))
     assert step.kind == rollout.STOPPED
     assert step.nodes == ()
-    assert decide(nodes, NEW, ChannelCopies((OLD,)), rollout.Rules((1,), 1)).kind == rollout.CANARY
+    assert decide(nodes, NEW, ChannelCopies((OLD,)), Rules((1,), 1)).kind == rollout.CANARY
 
 
 def test_a_canary_that_an_interrupted_run_lost_is_rolled_back():
     nodes = fleet(2, bm01={"reachable": False, "running": ""})
-    step = decide(nodes, NEW, ChannelCopies((OLD,), pinned=True), rollout.Rules((1,), 5))
+    step = decide(nodes, NEW, ChannelCopies((OLD,), pinned=True), Rules((1,), 5))
     assert (step.kind, step.nodes, step.channel) == (rollout.ROLLBACK, ("bm01",), False)
 
 
 def test_a_channel_promoted_on_only_one_server_is_rolled_back():
     nodes = fleet(2, bm01={"running": NEW, "holds": False})
-    step = decide(nodes, NEW, ChannelCopies((OLD, NEW)), rollout.Rules((1,), 5))
+    step = decide(nodes, NEW, ChannelCopies((OLD, NEW)), Rules((1,), 5))
     assert (step.kind, step.nodes, step.channel) == (rollout.ROLLBACK, ("bm01",), True)
     well = fleet(2, bm01={"running": NEW})
-    assert decide(well, NEW, ChannelCopies((OLD, NEW)), rollout.Rules((1,), 5)).kind == rollout.PROMOTE
+    assert decide(well, NEW, ChannelCopies((OLD, NEW)), Rules((1,), 5)).kind == rollout.PROMOTE
 
 
 @pytest.mark.parametrize(
@@ -332,8 +337,17 @@ def test_the_module_rolls_back_the_copies_of_the_channel_that_have_a_history(run
     stores = [store("boot01", NEW, [OLD]), store("boot02", NEW)]
     result = run(target=NEW, channel="stable", stores=stores, nodes=nodes)
     assert (result["step"], result["channel_back"], result["can_go_back"]) == ("rollback", ["boot01"], True)
+    assert result["back_to"] == OLD
     result = run(target=NEW, channel="stable", stores=stores[1:], nodes=nodes)
     assert (result["step"], result["channel_back"], result["can_go_back"]) == ("rollback", [], False)
+    assert result["back_to"] == ""
+    # The copies would name two images, or no node fails.
+    others = [store("boot01", NEW, [OLD]), store("boot02", NEW, ["3" * 64])]
+    assert run(target=NEW, channel="stable", stores=others, nodes=nodes)["back_to"] == ""
+    assert run(target=NEW, channel="stable", stores=stores, nodes=[{**nodes[0], "holds": True}])["back_to"] == ""
+    # One copy was rolled back before the run ended.
+    stores = [store("boot01", NEW, [OLD]), store("boot02", OLD, ["3" * 64])]
+    assert run(target=NEW, channel="stable", stores=stores, nodes=nodes)["back_to"] == OLD
 
 
 def store(host="boot01", digest=OLD, history=(), kept_for=()):
@@ -348,11 +362,15 @@ def store(host="boot01", digest=OLD, history=(), kept_for=()):
 def test_the_channel_is_read_from_the_stores():
     macs = ["52:54:00:00:00:0A", "52:54:00:00:00:02"]
     stores = [store(history=[NEW]), store("boot02", "")]
-    assert rollout.read_channel(stores, "stable", NEW, macs) == ChannelCopies((OLD, ""), False, ("boot01",))
+    assert rollout.read_channel(stores, "stable", NEW, macs) == ChannelCopies((OLD, ""), False, ("boot01",), (OLD, ""))
     pinned = store("boot02", NEW, kept_for=["node 52-54-00-00-00-0a"])
-    assert rollout.read_channel([store(), pinned], "stable", NEW, macs) == ChannelCopies((OLD, NEW), True)
+    assert rollout.read_channel([store(), pinned], "stable", NEW, macs) == ChannelCopies(
+        (OLD, NEW), True, (), (OLD, NEW)
+    )
     # The pinned node does not follow the channel.
-    assert rollout.read_channel([pinned, store()], "stable", NEW, macs[1:]) == ChannelCopies((NEW, OLD), False)
+    assert rollout.read_channel([pinned, store()], "stable", NEW, macs[1:]) == ChannelCopies(
+        (NEW, OLD), False, (), (NEW, OLD)
+    )
 
 
 @pytest.mark.parametrize(
@@ -383,7 +401,7 @@ def test_a_rollback_is_possible_if_the_channel_named_another_image(channel, back
 
 def test_nodes_that_failed_before_their_boot_are_shown_with_the_remaining_budget():
     nodes = fleet(4, bm03={"reachable": False, "running": ""})
-    rules = rollout.Rules((4,), 1)
+    rules = Rules((4,), 1)
     step = decide(nodes, NEW, ChannelCopies((OLD,)), rules)
     assert rollout.table(nodes, NEW, step, (("bm02", "bm04"),), rules) == [
         f"rollout of {NEW[:12]}: canary, canaries first",

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from fleet_machines import boot
+from fleet_machines import boot, kernel_of, read_statement, stated_image
 from fleet_site import NEW, ROOT, needs_root
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
@@ -40,6 +40,36 @@ def test_a_rollout_of_a_killed_controller_is_completed_by_the_next_run(fleet):
     assert f"{left.name}): the process of this hold has ended; the hold is taken over" in " ".join(output.split())
     assert set(fleet.runs().values()) == {"new"}
     assert len(fleet.boots()) == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_a_node_that_boots_when_a_run_was_killed_gets_kernel_and_image_of_one_image(fleet):
+    """Each run is killed when it has changed one of two boot servers, and the next one completes the step.
+
+    The first change of a run is predicted, in check mode. Then the canary's statement and script follow, the channel's
+    statement, the channel, and the scripts of its nodes.
+    """
+    second = fleet.add_server("boot02")
+    for change in (2, 3, 4, 3, 4):
+        (fleet.folder / "boot02" / "calls").unlink(missing_ok=True)
+        with (fleet.folder / "killed.log").open("w") as log:
+            command = fleet.command("rollout.yml", node_boot_rollout_image="gpu-node")
+            environment = {**fleet.environment(), "FLEET_KILL": str(change)}
+            run = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        assert run.wait(3600) == -signal.SIGKILL, (fleet.folder / "killed.log").read_text()
+        latest = max(map(read_statement, (fleet.store, second)), key=lambda each: each.sequence)
+        for store in (fleet.store, second):
+            for node in fleet.nodes:
+                assert stated_image(latest, node, kernel_of(store, node)) == kernel_of(store, node)
+    assert fleet.boots() == ["bm01 new pin"]
+    assert (fleet.channel(), channels.known(second, "stable").digest) == ("new", NEW.digest)
+    status, output = fleet.roll_out()
+    assert status == 0, output
+    assert fleet.boots() == ["bm01 new pin", "bm02 new channel"]
+    assert read_statement(second) == read_statement(fleet.store)
 
 
 def start(fleet, playbook, *arguments, **variables):

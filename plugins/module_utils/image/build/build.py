@@ -8,6 +8,7 @@ import concurrent.futures
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import first_stages, layers
@@ -24,7 +25,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import isolated
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import require_namespaces
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.tools import Tools, unpacked
 
@@ -55,7 +55,7 @@ def build(
     # ansible-playbook, which applies roles, is in the directory of the Python that runs this.
     os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{tools.search_path()}"
     require_namespaces()
-    public_key = sign.read_public_key(setting.public_key)
+    public_key = setting.signer.key
     with locked(setting.cache, ", ".join(images)):
         work = setting.cache / "work"
         remove(work)
@@ -113,14 +113,15 @@ def _build_all(
     if missing or stageless:
         if not setting.check:
             # A key that cannot sign is reported before a long build, not after it.
-            setting.sign(b"", public_key)
+            setting.sign(b"")
             if programs:
                 programs.try_signer()
         isolated(work_apart)
     outcomes = []
     for name, image in images.items():
         built = tuple(request.layer.name for request in chains[name] if request in missing)
-        outcomes.append(publish(image, chains[name], built, setting, public_key, work, programs, progress))
+        outcome = publish(image, chains[name], setting, work, programs, progress)
+        outcomes.append(replace(outcome, built=built))
     return outcomes
 
 

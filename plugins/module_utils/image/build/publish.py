@@ -23,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import (
     FirstStage,
     ImagePackage,
+    Kernel,
     Manifest,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import (
@@ -38,9 +39,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel im
 def publish(
     image: Image,
     chain: list[LayerRequest],
-    built_now: tuple[str, ...],
     setting: BuildEnvironment,
-    public_key: str,
     work: Path,
     programs: Programs | None,
     progress: Callable[[str], object],
@@ -48,33 +47,10 @@ def publish(
     """Publish the image of a chain of built layers, unless the store has it. Raises ImageError."""
     parts = [layers.built(setting.cache, request) for request in chain]
     brought = first_stages.kernel_of(image.name, setting.cache, chain)
-    stage = first_stages.stage_place(setting, public_key, chain, brought.request)
-    packages = packages_by_layer(parts)
-    lowest = image.layers[0]
+    stage = first_stages.stage_place(setting, setting.signer.key, chain, brought.request)
     bill = work / f"sbom-{image.name}"
-    bill.write_bytes(
-        sbom.sbom(
-            image.name,
-            lowest.distribution,
-            lowest.suite,
-            {request.layer.name: request.key for request in chain},
-            packages,
-            max(request.epoch for request in chain),
-        )
-    )
-    new = Manifest(
-        name=image.name,
-        distribution=lowest.distribution,
-        suite=lowest.suite,
-        architecture=lowest.architecture,
-        kernel=brought.kernel,
-        first_stage=FirstStage(sha256_of(stage), stage.stat().st_size, (statement.FORMAT,)),
-        kernel_arguments=image.kernel_arguments,
-        writable_mib=image.writable_mib,
-        layers=tuple(part.entry for part in parts),
-        packages=packages,
-        sbom_sha256=sha256_of(bill),
-    )
+    bill.write_bytes(_bill(image, chain, parts))
+    new = _manifest(image, parts, brought.kernel, stage, bill)
     data = manifest.dump(new)
     digest = manifest.digest(data)
     store = Store(os.fspath(setting.store))
@@ -86,16 +62,16 @@ def publish(
         unsigned = programs.unsigned(new, digest, brought.folder / layers.VMLINUZ, stage, run)
         signed = store.contents(IMAGES, digest, BOOT_PROGRAM) or b""
     has_program = programs is None or programs.secure_boot.has_signed(signed, unsigned)
-    if current == digest and has_program and is_complete(store, digest, new, data, public_key):
+    if current == digest and has_program and is_complete(store, digest, new, data, setting.signer.key):
         progress(f"image {image.name}: unchanged, {digest[:12]}")
-        return BuiltImage(image.name, digest, False, built_now, (), size_bytes)
+        return BuiltImage(image.name, digest, False, (), size_bytes)
     old, old_listings = stored_image(store, current)
     lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
     if not has_program:
         lines = [*lines, f"{BOOT_PROGRAM}: signed for Secure Boot"]
     if not setting.check:
         if programs and not has_program:
-            signed = programs.secure_boot.sign(unsigned, max(request.epoch for request in chain))
+            signed = programs.secure_boot.sign(unsigned, _epoch(chain))
         blobs = {
             new.kernel.sha256: brought.folder / layers.VMLINUZ,
             new.first_stage.sha256: stage,
@@ -104,10 +80,36 @@ def publish(
         for part in parts:
             blobs[part.entry.sha256] = part.folder / layers.SQUASHFS
             blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
-        signature = setting.sign(data, public_key)
-        store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs, signed)
+        store.publish(data, setting.sign(data), boot_script.image_script(new, digest).encode(), blobs, signed)
         progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
-    return BuiltImage(image.name, digest, True, built_now, tuple(lines), size_bytes)
+    return BuiltImage(image.name, digest, True, tuple(lines), size_bytes)
+
+
+def _manifest(image: Image, parts: list[Built], kernel: Kernel, stage: Path, bill: Path) -> Manifest:
+    lowest = image.layers[0]
+    return Manifest(
+        name=image.name,
+        distribution=lowest.distribution,
+        suite=lowest.suite,
+        architecture=lowest.architecture,
+        kernel=kernel,
+        first_stage=FirstStage(sha256_of(stage), stage.stat().st_size, (statement.FORMAT,)),
+        kernel_arguments=image.kernel_arguments,
+        writable_mib=image.writable_mib,
+        layers=tuple(part.entry for part in parts),
+        packages=packages_by_layer(parts),
+        sbom_sha256=sha256_of(bill),
+    )
+
+
+def _bill(image: Image, chain: list[LayerRequest], parts: list[Built]) -> bytes:
+    lowest, keys = image.layers[0], {request.layer.name: request.key for request in chain}
+    return sbom.sbom(image.name, lowest.distribution, lowest.suite, keys, packages_by_layer(parts), _epoch(chain))
+
+
+def _epoch(chain: list[LayerRequest]) -> int:
+    """Return the time of the image, s since 1970: the latest of its layers."""
+    return max(request.epoch for request in chain)
 
 
 def packages_by_layer(parts: list[Built]) -> tuple[ImagePackage, ...]:

@@ -19,10 +19,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import (
     KEY_BYTES,
-    Signer,
     encrypt,
+    require,
     wrap,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, LEFT_BEHIND, Store
 
 
@@ -137,9 +138,10 @@ def _kept(
     nodes: Sequence[BundleInputs], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
 ) -> _Kept:
     """Return the bundles to keep. All signatures are made at once: with a password, each call takes about a second."""
+    require("minisign")
     candidates = [(node.name, old_bundle) for node in nodes if (old_bundle := parsed.get(node.name))]
     key_signature, *signatures = signer.sign(
-        [identity.DIGEST_KEY_MESSAGE, *(old_bundle[1] for _name, old_bundle in candidates)]
+        [identity.DIGEST_KEY_MESSAGE, *(old_bundle[1] for _name, old_bundle in candidates)], identity.COMMENTS
     )
     genuine = {
         name: old_bundle[0]
@@ -171,7 +173,8 @@ def _bundles(nodes: Sequence[BundleInputs], digests: Mapping[str, str], signer: 
             secrets=encrypt(identity.payload(node.secrets), key, node.subject),
         )
         signed.append(identity.render(bundle))
-    bundles = {node.name: text + signature for node, text, signature in zip(nodes, signed, signer.sign(signed))}
+    signatures = signer.sign(signed, identity.COMMENTS)
+    bundles = {node.name: text + signature for node, text, signature in zip(nodes, signed, signatures)}
     for node in nodes:
         if len(bundles[node.name]) > identity.LARGEST_BUNDLE_BYTES:
             raise ImageError(

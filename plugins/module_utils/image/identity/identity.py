@@ -33,11 +33,11 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST, canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import NODE
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Comments
 
 FORMAT = "sailloft-identity/2"
-# This comment is signed with a bundle, so that no signature of other data by the same key is valid for a bundle.
-TRUSTED_COMMENT = "sailloft node identity"
-UNTRUSTED_COMMENT = "signature of a sailloft node identity"
+# The trusted comment is signed with a bundle, so that no signature of other data by the same key is valid for a bundle.
+COMMENTS = Comments("sailloft node identity", "signature of a sailloft node identity")
 SIGNATURE_LINES = 4
 # The key of ``digest`` is derived from the signature of this message, which is never published.
 DIGEST_KEY_MESSAGE = b"sailloft node identity: key of digests, a signature of this is a secret\n"

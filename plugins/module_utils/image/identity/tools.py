@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The tools that make a bundle: tpm2_makecredential, openssl and minisign.
+"""The tools that make a bundle besides the signer: tpm2_makecredential and openssl.
 
 Secrets are passed to them in pipes and in unnamed files in memory, never in arguments, which every user can see.
 """
@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -22,7 +21,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import search_path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import read_public_key, signatures
 
 PACKAGES = {"tpm2_makecredential": "tpm2-tools", "openssl": "openssl", "minisign": "minisign"}
 KEY_BYTES = 32
@@ -60,7 +58,7 @@ def verify(certificate: bytes, authorities: Sequence[str]) -> str | None:
     ImageError for a file that cannot be read or has no certificate.
     """
     chain = b"".join(_pem(path) for path in authorities)
-    _require("openssl")
+    require("openssl")
     with unnamed_files(chain, certificate, b"") as files:
         trusted, encoded, signed = map(fd_path, files)
         for argv in (
@@ -87,26 +85,8 @@ def _pem(path: str) -> bytes:
     return data.rstrip(b"\n") + b"\n"
 
 
-@dataclass(frozen=True)
-class Signer:
-    """A pair of minisign's keys in files of this machine. ``password`` is that of the secret key, or None."""
-
-    secret_key: str
-    public_key: str
-    password: str | None = field(repr=False)
-
-    def sign(self, messages: Sequence[bytes]) -> list[bytes]:
-        """Return the signature of each message. The same message always gives the same bytes.
-
-        Raises ImageError.
-        """
-        _require("minisign")
-        public_key = read_public_key(Path(self.public_key))
-        comments = (identity.TRUSTED_COMMENT, identity.UNTRUSTED_COMMENT)
-        return signatures(messages, Path(self.secret_key), public_key, self.password, comments)
-
-
-def _require(tool: str) -> None:
+def require(tool: str) -> None:
+    """Raise ImageError if this machine lacks one of the tools that make identities."""
     if not shutil.which(tool, path=search_path()):
         raise ImageError("not found on this machine", f"install {PACKAGES[tool]}", subject=f"tool {tool}")
 
@@ -118,7 +98,7 @@ def _run(
     stdin: bytes = b"",
     pass_fds: Sequence[int] = (),
 ) -> bytes:
-    _require(argv[0])
+    require(argv[0])
     process = subprocess.run(
         argv,
         input=stdin,

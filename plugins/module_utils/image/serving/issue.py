@@ -7,42 +7,43 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import listed
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import checked_mac, stated_nics
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import of_another_node, wanted
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import (
+    no_program,
+    of_another_node,
+    wanted,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import StatedNode, Statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import NODES, Store
 
 DAY_S = 86400
 # A boot server whose clock differs by more does not confirm that of the host that signs.
 CLOCK_S = 3600
+# How long a node may boot the image before: until its script on each boot server, and the kernel that it has fetched,
+# are those of the new one. A first stage trusts no clock that is further off.
+CHANGE_S = 3600
 REISSUE = "run once for all nodes with node_boot_statement_reissue: true"
 
 
 @dataclass(frozen=True)
-class Key:
-    """minisign's keys in files of this host. ``password`` is that of the secret key, None for one without.
+class Request:
+    """The lines that a run states: those of ``nodes``, as for ``node_scripts.wanted``; those of ``removed`` names end.
 
-    ``command`` is one of the site that signs instead, as in ``sign.sign_by_command``; then there need be no secret key.
+    A node that follows one of ``channels_to_come`` has no line until a server has the channel. ``promoted`` is channel
+    -> digest that the servers' channels name once they have the statement: it is signed before nodes' scripts change.
     """
 
-    secret: str
-    public: str
-    password: str | None = None
-    command: tuple[str, ...] = ()
-
-    def signed(self, new: Statement) -> bytes:
-        """Return the statement's file, with its signature. Raises ImageError."""
-        data, public_key = statement.dump(new), sign.read_public_key(Path(self.public))
-        if self.command:
-            return data + sign.sign_by_command(data, self.command, public_key)
-        return data + sign.signatures([data], Path(self.secret), public_key, self.password, statement.COMMENTS)[0]
+    nodes: Sequence[Mapping[str, Any]]
+    removed: Sequence[str] = ()
+    channels_to_come: Sequence[str] = ()
+    promoted: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,87 +80,88 @@ class Issue:
 
 
 def ensure(
-    store: Store,
-    nodes: Sequence[Mapping[str, Any]],
-    removed: Sequence[str],
-    servers: Sequence[Mapping[str, Any]],
-    key: Key,
-    terms: Terms,
-    check: bool,
-    channels_to_come: Sequence[str] = (),
+    store: Store, request: Request, servers: Sequence[Mapping[str, Any]], signer: Signer, terms: Terms, check: bool
 ) -> Issue:
-    """Issue a statement if the lines of ``nodes`` change or a third of the last one's validity has passed.
+    """Issue a statement if the lines of the request change or a third of the last one's validity has passed.
 
-    ``nodes`` as for ``node_scripts.wanted``, ``removed`` are names; the lines of other nodes stay. ``servers`` are the
-    boot servers, with host, images, channels, the sequence of their statement and their clock (``now_s``). The store is
-    that of this host. A node that follows one of ``channels_to_come`` has no line until a server has the channel. The
-    sequence is the time in seconds since 1970, or more: so it also grows if the last statement was lost everywhere.
-    Raises ImageError before anything is changed.
+    The lines of other nodes stay. ``servers`` are the boot servers, with host, images, channels, the sequence of their
+    statement and their clock (``now_s``). The store is that of this host. The sequence is the time in seconds since
+    1970, or more: so it also grows if the last statement was lost everywhere. A line whose image changes names the one
+    before for CHANGE_S. Raises ImageError before anything is changed.
     """
-    wanted(nodes)
-    _require_pins(nodes, servers)
-    rows = _rows(nodes, _images(nodes, servers, channels_to_come))
+    wanted(request.nodes)
+    _require_images(request, servers)
+    images = _images(request, servers)
+    _require_programs(request, images, servers)
     if not check:
         with store.reported():
             os.makedirs(store.path, mode=0o755, exist_ok=True)
     # In check mode, a new host has no store yet.
     with store.locked() if os.path.isdir(store.path) else contextlib.nullcontext():
-        last = _last(store, key, terms)
+        last = _last(store, signer, terms)
         served = max((server["statement"] for server in servers), default=0)
         if not terms.reissue:
             _require_newest(last, servers, served)
-        kept = _kept(last, rows, {node["name"] for node in nodes} | set(removed))
+        rows = _rows(request.nodes, images)
+        kept = _kept(last, rows, {node["name"] for node in request.nodes} | set(request.removed))
         new = Statement(
             max(terms.now_s, served + 1, statement.sequence_in(store) + 1),
             statement.text_of(terms.now_s),
             statement.text_of(terms.now_s + terms.days * DAY_S),
-            {**kept, **rows},
+            _with_previous({**kept, **rows}, last.nodes if last else {}, terms.now_s),
         )
         before = store.contents(NODES, statement.STATEMENT) or b""
         if last and not terms.reissue and _still_right(last, new, terms):
             return Issue(before, before, last)
         _require_clock(last, servers, terms)
-        after = statement.dump(new) if check else key.signed(new)
+        after = statement.dump(new) if check else statement.signed(new, signer)
         if not check:
             statement.put(store, after)
         return Issue(before, after, new)
 
 
-def _require_pins(nodes: Sequence[Mapping[str, Any]], servers: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ImageError if a boot server has not the image that a node is pinned to."""
+def _require_images(request: Request, servers: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ImageError if a boot server has not an image that a node is pinned to, or that a channel will name."""
+    named = [(f"node {node['name']}", node["digest"]) for node in request.nodes if node.get("digest")]
+    named += [(f"channel {name}", digest) for name, digest in request.promoted.items()]
     for server in servers:
         digests = {image["digest"] for image in server["images"]}
-        for node in nodes:
-            if node.get("digest") and node["digest"] not in digests:
-                raise ImageError(
-                    f"{server['host']} has no image {node['digest']}",
-                    "publish the image there, or name another",
-                    subject=f"node {node['name']}",
-                )
+        for subject, digest in named:
+            if digest not in digests:
+                cause = f"{server['host']} has no image {digest}"
+                raise ImageError(cause, "publish the image there, or name another", subject=subject)
 
 
-def _images(
-    nodes: Sequence[Mapping[str, Any]], servers: Sequence[Mapping[str, Any]], to_come: Sequence[str]
-) -> dict[str, str]:
+def _require_programs(request: Request, images: Mapping[str, str], servers: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ImageError if a boot server has no signed kernel of the image of a node with Secure Boot."""
+    for server in servers:
+        signed = {image["digest"] for image in server["images"] if image.get("signed_kernel")}
+        for node in request.nodes:
+            digest = node.get("digest") or images.get(node.get("channel") or "")
+            if node.get("secure_boot") and digest and digest not in signed:
+                raise no_program(node["name"], server["host"], digest)
+
+
+def _images(request: Request, servers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return channel -> digest of the channels that nodes follow.
 
-    Raises ImageError if the servers do not agree, or have not a channel that is not ``to_come``.
+    Raises ImageError if the servers do not agree, or have not a channel that is not to come.
     """
-    followed = {node["channel"] for node in nodes if node.get("channel")}
-    digests: dict[str, str] = {}
-    hosts: dict[str, str] = {}
+    followed = {node["channel"] for node in request.nodes if node.get("channel")}
+    digests = dict(request.promoted)
+    hosts = dict.fromkeys(digests, "this run")
     for server in servers:
         for channel in server["channels"]:
             name, digest = channel["name"], channel["digest"]
-            if digests.setdefault(name, digest) != digest and name in followed:
+            if digests.setdefault(name, digest) != digest and name in followed - set(request.promoted):
                 raise ImageError(
                     f"names {digests[name]} on {hosts[name]} and {digest} on {server['host']}",
                     "promote one image on all of them (playbooks/node_images.yml)",
                     subject=f"channel {name}",
                 )
             hosts.setdefault(name, server["host"])
-    for name in sorted(followed - set(digests) - set(to_come)):
-        of = [node["name"] for node in nodes if node.get("channel") == name]
+    for name in sorted(followed - set(digests) - set(request.channels_to_come)):
+        of = [node["name"] for node in request.nodes if node.get("channel") == name]
         raise ImageError(
             "no boot server has such a channel",
             f"existing channels: {', '.join(sorted(hosts))}" if hosts else "promote one",
@@ -181,17 +183,34 @@ def _rows(nodes: Sequence[Mapping[str, Any]], images: Mapping[str, str]) -> dict
     return rows
 
 
-def _last(store: Store, key: Key, terms: Terms) -> Statement | None:
+def _with_previous(rows: Mapping[str, StatedNode], last: Mapping[str, StatedNode], now_s: int) -> dict[str, StatedNode]:
+    """Return the lines with the image of the last statement, where it is another one or was within CHANGE_S."""
+    result = {}
+    for mac, row in rows.items():
+        before = last.get(mac)
+        previous = until = ""
+        if before and before.image != row.image:
+            previous, until = before.image, statement.text_of(now_s + CHANGE_S)
+        # One that was signed by a clock that was ahead ends too.
+        elif before and before.until and now_s < statement.seconds(before.until) <= now_s + CHANGE_S:
+            previous, until = before.previous, before.until
+        result[mac] = replace(row, previous=previous, until=until)
+    return result
+
+
+def _last(store: Store, signer: Signer, terms: Terms) -> Statement | None:
     """Return this host's last statement, None if there is none. Raises ImageError unless this key signed it."""
     data = store.contents(NODES, statement.STATEMENT)
     if data is None:
         return None
     subject = f"statement {statement.path_of(store)}"
-    if sign.verifies(*statement.split(data), sign.read_public_key(Path(key.public))):
+    if sign.verifies(*statement.split(data), signer.key):
         return statement.load(data, subject)
     if terms.reissue:
         return None
-    raise ImageError(f"is not signed by the key {key.public}", f"if you changed the key, {REISSUE}", subject=subject)
+    raise ImageError(
+        f"is not signed by the key {signer.public_key}", f"if you changed the key, {REISSUE}", subject=subject
+    )
 
 
 def _require_newest(last: Statement | None, servers: Sequence[Mapping[str, Any]], served: int) -> None:
@@ -216,14 +235,21 @@ def _kept(last: Statement | None, rows: Mapping[str, StatedNode], named: set[str
 
 
 def _still_right(last: Statement, new: Statement, terms: Terms) -> bool:
-    """Return whether the last statement has the new one's lines and validity, of which two thirds are left."""
+    """Return whether the last statement has the new one's lines and validity, of which two thirds are left.
+
+    That an image before may no longer boot needs no new statement: its time is in the last one.
+    """
     issued_s, expires_s = statement.seconds(last.issued), statement.seconds(last.expires)
     valid_s = terms.days * DAY_S
     return (
-        replace(new, sequence=last.sequence, issued=last.issued, expires=last.expires) == last
+        _now(new.nodes) == _now(last.nodes)
         and expires_s - issued_s == valid_s
         and (expires_s - terms.now_s) * 3 >= valid_s * 2
     )
+
+
+def _now(rows: Mapping[str, StatedNode]) -> dict[str, StatedNode]:
+    return {mac: replace(row, previous="", until="") for mac, row in rows.items()}
 
 
 def _require_clock(last: Statement | None, servers: Sequence[Mapping[str, Any]], terms: Terms) -> None:

@@ -157,13 +157,15 @@ def ensure(
             if mac in owners and owners[mac] not in ours:
                 raise of_another_node(node["name"], mac, owners[mac] or "(none)")
         removed_macs = tuple(sorted(mac for mac in old_scripts if owners[mac] in ours and mac not in scripts))
+        # This refuses a node, so it comes before the statement.
+        programs = _programs(store, nodes, [*scripts, *removed_macs])
         change = ScriptChange(
             before=old_scripts,
             written={mac: text for mac, text in sorted(scripts.items()) if old_scripts.get(mac) != text},
             removed=removed_macs,
             others=tuple(sorted({owner for owner in owners.values() if owner and owner not in ours})),
             stated=bool(stated) and statement.put(store, stated, check),
-            programs=_programs(store, nodes, [*scripts, *removed_macs]),
+            programs=programs,
         )
         if not check and (change.written or change.removed or change.programs):
             _apply(store, change)
@@ -176,6 +178,15 @@ def of_another_node(name: str, mac: str, owner: str) -> ImageError:
         f"the script of its MAC address {mac} belongs to node {owner}",
         "correct node_boot_mac, run for both nodes, or, if that node is gone, name it in node_boot_removed",
         subject=f"node {name}",
+    )
+
+
+def no_program(node: str, where: str, digest: str) -> ImageError:
+    """Return the error for a node with Secure Boot whose image has no signed kernel in a store."""
+    return ImageError(
+        f"has node_boot_secure_boot, but {where} has no signed kernel of its image {digest}",
+        "set node_image_secure_boot, and run playbooks/node_images.yml",
+        subject=f"node {node}",
     )
 
 
@@ -228,11 +239,7 @@ def _programs(store: Store, nodes: Sequence[Mapping[str, Any]], macs: Sequence[s
         if node.get("secure_boot"):
             digest = node.get("digest") or digests[node["channel"]]
             if not os.path.exists(store.place(IMAGES, digest, BOOT_PROGRAM)):
-                raise ImageError(
-                    f"has node_boot_secure_boot, but {store.subject} has no signed kernel of its image {digest}",
-                    "set node_image_secure_boot, and run playbooks/node_images.yml",
-                    subject=f"node {node['name']}",
-                )
+                raise no_program(node["name"], store.subject, digest)
             after[checked_mac(node["mac"], "")] = os.path.join("..", IMAGES, digest, BOOT_PROGRAM)
     rows = {mac: (_target(store.place(NODES, mac + PROGRAM_SUFFIX)), after.get(mac, "")) for mac in macs}
     return {mac: row for mac, row in rows.items() if row[0] != row[1]}

@@ -11,7 +11,12 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.garbage import Garbage
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, IMAGES, Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import (
+    BLOBS,
+    BOOT_PROGRAM,
+    IMAGES,
+    Store,
+)
 
 
 def inventory(store: Store, reasons: Mapping[str, list[str]], without: Garbage | None = None) -> dict[str, Any]:
@@ -43,6 +48,7 @@ def _image(store: Store, digest: str, blobs: Mapping[str, int], reasons: Mapping
         "layers": [],
         "kernel": None,
         "size_bytes": 0,
+        "signed_kernel": os.path.exists(store.place(IMAGES, digest, BOOT_PROGRAM)),
         "problem": None,
         "kept_for": list(reasons.get(digest, [])),
     }

@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
@@ -20,15 +22,50 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 
 # A public key has 42 bytes: algorithm, key number, Ed25519 key. A secret key is longer; it must not get into images.
 PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
-# This comment is signed too; minisign's own default contains the time and would give different bytes each time.
-TRUSTED_COMMENT = "sailloft image manifest"
 COMMAND_S = 300
-UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
 # What minisign prints before the reason of a failure.
 PROMPTS = (
     r"Key encryption for \[.*?\] is going to be removed\.|Password:"
     r"|Deriving a key from the password and decrypting the secret key\.\.\.|\bdone\b"
 )
+
+
+class Comments(NamedTuple):
+    """minisign's comments. The trusted one is signed too; minisign's own default would have the time in it."""
+
+    trusted: str
+    untrusted: str
+
+
+MANIFEST = Comments("sailloft image manifest", "signature of a sailloft image manifest")
+
+
+@dataclass(frozen=True)
+class Signer:
+    """The site's signer: minisign's keys in files of this host.
+
+    ``password`` is that of the secret key, None for one without. ``command`` is one of the site that signs instead: it
+    prints the signature of its standard input; then there need be no secret key.
+    """
+
+    secret_key: str
+    public_key: str
+    password: str | None = field(default=None, repr=False)
+    command: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The public key itself. Raises ImageError."""
+        return read_public_key(Path(self.public_key))
+
+    def sign(self, messages: Sequence[bytes], comments: Comments) -> list[bytes]:
+        """Return the signature of each message, with these comments unless a command signs. Raises ImageError.
+
+        The same message and key file give the same bytes.
+        """
+        if self.command:
+            return [_printed_signature(message, self.command, self.key) for message in messages]
+        return signatures(messages, Path(self.secret_key), self.key, self.password, comments)
 
 
 def read_public_key(path: Path) -> str:
@@ -49,13 +86,7 @@ def read_public_key(path: Path) -> str:
     return keys[0]
 
 
-def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -> bytes:
-    """Return the signature of a manifest, as ``signatures`` makes it."""
-    return signatures([data], secret_key, public_key, password, (TRUSTED_COMMENT, UNTRUSTED_COMMENT))[0]
-
-
-def sign_by_command(data: bytes, command: Sequence[str], public_key: str) -> bytes:
-    """Return the signature that a command of the site prints for its standard input. Raises ImageError."""
+def _printed_signature(data: bytes, command: Sequence[str], public_key: str) -> bytes:
     signature = printed_by(command, data)
     remedy = "have it print what minisign -S writes, with the key of the public key's pair"
     _verify(data, signature, public_key, f"signing command {command[0]}", remedy)
@@ -81,17 +112,16 @@ def printed_by(command: Sequence[str], data: bytes) -> bytes:
 
 
 def signatures(
-    messages: Sequence[bytes], secret_key: Path, public_key: str, password: str | None, comments: tuple[str, str]
+    messages: Sequence[bytes], secret_key: Path, public_key: str, password: str | None, comments: Comments
 ) -> list[bytes]:
     """Return minisign's signature of each message: the same message and key give the same bytes.
 
-    ``password`` is the secret key's, None for a key without one; ``comments`` are the trusted and the untrusted one.
-    The first signature is verified with ``public_key``. Raises ImageError.
+    ``password`` is the secret key's, None for a key without one. The first signature is verified with ``public_key``.
+    Raises ImageError.
     """
     require("minisign")
     subject = f"signing key {secret_key}"
     remedy = "check the file and its password"
-    trusted, untrusted = comments
     results: list[bytes] = []
     try:
         stored = secret_key.read_bytes()
@@ -104,7 +134,7 @@ def signatures(
             _minisign(["-C", "-W", "-s", fd_path(key)], subject, password, remedy, [key])
         for message in messages:
             with unnamed_files(message, b"") as (text, signature):
-                command = ["-S", "-s", fd_path(key), "-t", trusted, "-c", untrusted]
+                command = ["-S", "-s", fd_path(key), "-t", comments.trusted, "-c", comments.untrusted]
                 command += ["-m", fd_path(text), "-x", fd_path(signature)]
                 _minisign(command, subject, None, remedy, [key, text, signature])
                 results.append(fd_content(signature))

@@ -25,12 +25,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
     canonical_json,
     make_folder,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Comments, Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import NODES, Store
 
 FORMAT = "sailloft-statement/1"
 # The file in the store's directory of nodes, whose files no web server caches.
 STATEMENT = "statement"
-COMMENTS = ("sailloft statement", "signature of a sailloft statement")
+COMMENTS = Comments("sailloft statement", "signature of a sailloft statement")
 SIGNATURE_BEGINS = b"untrusted comment: "
 AGAIN = "write it again with playbooks/node_scripts.yml"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -44,7 +45,9 @@ UNREADABLE = re.compile(r'["\\]')
 class StatedNode:
     """A node's lines: its image's digest, the URLs of its servers and for its reports, and its NICs.
 
-    ``nics`` are lines "NIC ADDRESS [GATEWAY]"; ``channel`` is the one that it follows, empty for a pin.
+    ``nics`` are lines "NIC ADDRESS [GATEWAY]"; ``channel`` is the one that it follows, empty for a pin. Until the time
+    ``until`` a kernel of the image ``previous`` may boot that image: the node had fetched it, or its script is replaced
+    after the statement. Both are empty if the image has not changed lately.
     """
 
     name: str
@@ -53,6 +56,8 @@ class StatedNode:
     nics: tuple[str, ...]
     channel: str = ""
     report: str = ""
+    previous: str = ""
+    until: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,12 @@ def dump(statement: Statement) -> bytes:
     return canonical_json({"format": FORMAT, **asdict(statement)})
 
 
+def signed(statement: Statement, signer: Signer) -> bytes:
+    """Return the statement's file, with its signature. Raises ImageError."""
+    data = dump(statement)
+    return data + signer.sign([data], COMMENTS)[0]
+
+
 def split(data: bytes) -> tuple[bytes, bytes]:
     """Return the signed bytes of a statement's file, and their signature."""
     head, _newline, tail = data.partition(b"\n" + SIGNATURE_BEGINS)
@@ -80,7 +91,8 @@ def load(data: bytes, subject: str) -> Statement:
     """Parse a statement's file. Its signature is not verified. Raises ImageError, about ``subject``."""
     try:
         statement: Statement = stored.load(Statement, json.loads(split(data)[0]), FORMAT, "statement", AGAIN)
-        seconds(statement.issued), seconds(statement.expires)
+        for text in (statement.issued, statement.expires, *(node.until for node in statement.nodes.values())):
+            _ = text and seconds(text)
         if not 0 < statement.sequence < SEQUENCE_END:
             raise ValueError(f"its sequence is {statement.sequence}")
     except StoredError as error:
@@ -88,8 +100,9 @@ def load(data: bytes, subject: str) -> Statement:
     except (ValueError, RecursionError) as error:
         raise ImageError(f"not a statement: {error}", AGAIN, subject=subject) from error
     for mac, node in statement.nodes.items():
-        texts = (mac, node.name, node.channel, node.report, *node.servers, *node.nics)
-        if not DIGEST.fullmatch(node.image) or any(map(UNREADABLE.search, texts)):
+        texts = (mac, node.name, node.channel, node.report, node.until, *node.servers, *node.nics)
+        images = [node.image, *filter(None, [node.previous])]
+        if not all(map(DIGEST.fullmatch, images)) or any(map(UNREADABLE.search, texts)):
             raise ImageError(f"its lines of {mac} cannot be read by a first stage", AGAIN, subject=subject)
     return statement
 

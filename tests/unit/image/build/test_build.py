@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 pytestmark = pytest.mark.skipif(
@@ -42,9 +43,8 @@ def site(tmp_path, monkeypatch):
     top = Layer("top", "base", "debian", "bookworm", "amd64", (archive,))
     images = {"node": Image("node", (base, top), ("quiet",), 1024)}
     keys = make_keys(tmp_path / "keys")
-    setting = BuildEnvironment(
-        tmp_path / "store", tmp_path / "cache", keys / "image.key", keys / "image.pub", None, "init", False, open_url
-    )
+    signer = Signer(str(keys / "image.key"), str(keys / "image.pub"))
+    setting = BuildEnvironment(tmp_path / "store", tmp_path / "cache", signer, "init", False, open_url)
     requests = build.layer_requests(images, Fetcher(open_url))
     sample = Sample("node", base=b"lower", top=b"upper")
     packages = [{"name": "bash", "version": "5.2", "architecture": "amd64"}]
@@ -133,7 +133,7 @@ def test_the_kernel_of_the_highest_layer_with_a_kernel_is_used(site):
 def test_an_existing_first_stage_is_not_built_again(site, tmp_path):
     _images, setting, requests = site
     chain = list(requests.values())
-    public = setting.public_key.read_text().splitlines()[1]
+    public = setting.signer.key
     messages = []
     first_stages.make_stage("node", setting, chain, public, tmp_path, None, messages.append)
     assert messages == []

@@ -17,9 +17,11 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import LayerRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment, BuiltImage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import SecureBoot
 
 BASE = Layer("base", None, "debian", "bookworm", "amd64", ())
@@ -37,9 +39,7 @@ class Steps:
     def __init__(self, tmp_path, monkeypatch):
         self.lines, self.cached, self.staged = [], [], []
         self.at_work = None
-        self.setting = BuildEnvironment(
-            tmp_path / "store", tmp_path / "cache", Path("/key"), Path("/pub"), None, "", False, None
-        )
+        self.setting = BuildEnvironment(tmp_path / "store", tmp_path / "cache", Signer("/key", "/pub"), "", False, None)
         monkeypatch.setenv("PATH", "/opt/bin")
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         family = SimpleNamespace(
@@ -54,11 +54,9 @@ class Steps:
             (build, "publish"): self.publish,
             (build, "layer_inputs"): lambda layer, content: {"name": layer.name},
             (build, "layer_key"): lambda layer, parent, digests, content: f"{parent or ''}/{layer.name}",
-            (build.sign, "read_public_key"): lambda path: f"key of {path}",
+            (sign, "read_public_key"): lambda path: f"key of {path}",
             (build, "require_namespaces"): lambda: None,
-            (BuildEnvironment, "sign"): lambda setting, data, public_key: self.lines.append(
-                f"sign {data} {public_key}"
-            ),
+            (BuildEnvironment, "sign"): lambda setting, data: self.lines.append(f"sign {data} {setting.signer.key}"),
             (build.layers, "content_digests"): lambda layer: {},
             (build.layers, "find"): lambda cache, key: key.rpartition("/")[2] in self.cached,
             (build.layers, "built"): lambda cache, request: request.layer.name,
@@ -98,9 +96,9 @@ class Steps:
         yield
         self.at_work = None
 
-    def publish(self, image, chain, built, setting, public_key, work, programs, progress):
-        self.lines.append(f"publish {image.name} {built} {public_key}{' signed' if programs else ''}")
-        return f"{image.name} is published"
+    def publish(self, image, chain, setting, work, programs, progress):
+        self.lines.append(f"publish {image.name}{' signed' if programs else ''}")
+        return BuiltImage(image.name, "", True, (), 0)
 
     def run(self, **changes):
         return build.build(IMAGES, replace(self.setting, **changes), print)
@@ -119,7 +117,10 @@ SIGNED = f"sign {b''} key of /pub"
 
 
 def test_missing_layers_are_built_from_the_lowest_and_then_all_images_are_published(steps):
-    assert steps.run() == ["plain is published", "node is published"]
+    assert [(outcome.name, outcome.built) for outcome in steps.run()] == [
+        ("plain", ("base",)),
+        ("node", ("base", "gpu", "site")),
+    ]
     begin = [*TOOLS, SIGNED, "isolated", "userland base for image plain", "userland base for image node"]
     assert steps.lines[: len(begin)] == begin
     built = [line for line in steps.lines if line.startswith("build ")]
@@ -133,8 +134,8 @@ def test_missing_layers_are_built_from_the_lowest_and_then_all_images_are_publis
         "stage node of base gpu site in first-stage-node",
     ]
     assert steps.lines[-2:] == [
-        "publish plain ('base',) key of /pub",
-        "publish node ('base', 'gpu', 'site') key of /pub",
+        "publish plain",
+        "publish node",
     ]
     assert os.listdir(steps.setting.cache) == ["lock"]
     assert os.environ["PATH"] == (
@@ -150,8 +151,8 @@ def test_only_what_the_cache_lacks_is_built(steps):
         "userland base for image node",
         "build site on base gpu in layer-0",
         "stage node of base gpu site in first-stage-node",
-        "publish plain () key of /pub",
-        "publish node ('site',) key of /pub",
+        "publish plain",
+        "publish node",
     ]
 
 
@@ -171,7 +172,7 @@ def test_first_stages_are_made_one_after_the_other(steps):
 def test_nothing_is_built_or_signed_if_the_cache_has_everything(steps):
     steps.cached, steps.staged = ["base", "gpu", "site"], [1, 3]
     steps.run()
-    assert steps.lines == [*TOOLS, "publish plain () key of /pub", "publish node () key of /pub"]
+    assert steps.lines == [*TOOLS, "publish plain", "publish node"]
 
 
 def test_check_mode_builds_without_the_signing_key(steps):

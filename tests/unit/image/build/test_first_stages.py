@@ -25,6 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import isolated
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer, Verity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 PROGRAMS = ("mount", "umount", "mksquashfs", "unsquashfs", "busybox", "minisign", "dmsetup")
 KEY = "RW" + "A" * 54
@@ -53,8 +54,7 @@ def setting(tmp_path):
     record = {"entry": asdict(entry), "kernel": asdict(brought), "packages": []}
     (folder / "layer.json").write_text(json.dumps(record))
     (folder / "listing.json").write_text("{}")
-    none = tmp_path / "none"
-    return BuildEnvironment(tmp_path / "store", tmp_path / "cache", none, none, None, "#!/bin/sh\n", False, print)
+    return BuildEnvironment(tmp_path / "store", tmp_path / "cache", Signer("none", "none"), "#!/bin/sh\n", False, print)
 
 
 def made(setting, work, log):

@@ -179,7 +179,7 @@ def test_minisign_accepts_the_public_key_in_the_first_stage(tmp_path):
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     message.write_text("text")
     key = sign.read_public_key(public)
-    message.with_name("message.minisig").write_bytes(sign.sign(b"text", secret, key, None))
+    message.with_name("message.minisig").write_bytes(sign.signatures([b"text"], secret, key, None, sign.MANIFEST)[0])
     root = kernel(tmp_path, config="")
     initramfs.build(root, VERSION, Path("/"), key, "#!/bin/sh\n", 1700000000, tmp_path / "stage")
     there = unpacked(gzip.decompress((tmp_path / "stage").read_bytes()), tmp_path / "out")

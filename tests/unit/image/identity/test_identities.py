@@ -18,7 +18,8 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities, identity
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import PACKAGES, Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import PACKAGES
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, Store
 
 pytestmark = pytest.mark.skipif(

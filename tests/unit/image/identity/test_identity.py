@@ -35,7 +35,7 @@ def of_script(name):
 
 def test_the_script_and_the_library_have_the_same_constants():
     assert of_script("format") == identity.FORMAT
-    assert of_script("trusted_comment") == identity.TRUSTED_COMMENT
+    assert of_script("trusted_comment") == identity.COMMENTS.trusted
     assert of_script("cipher").split() == list(tools.CIPHER)
     assert int(of_script("limit_bytes")) == identity.LARGEST_BUNDLE_BYTES
 

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
         (lambda: tools.wrap(b"key", b"ek", "bm01"), "tpm2_makecredential"),
         (lambda: tools.encrypt(b"data", b"key", "bm01"), "openssl"),
         (lambda: tools.verify(b"certificate", []), "openssl"),
-        (lambda: tools.Signer("/nowhere/key", "/nowhere/key.pub", None).sign([b"message"]), "minisign"),
+        (lambda: tools.require("minisign"), "minisign"),
     ],
 )
 def test_a_missing_tool_is_named_with_its_package(monkeypatch, tmp_path, use, tool):

@@ -111,14 +111,3 @@ def test_an_unusable_file_of_authorities_is_refused(runs, tmp_path):
     path.write_text("DER")
     assert refused(tools.verify, b"", [str(path)]) == Mentions("node_identity_tpm_ca", path, "certificate", "PEM")
     assert runs.calls == []
-
-
-def test_a_signer_signs_with_the_comments_of_identities(runs, tmp_path, monkeypatch):
-    (tmp_path / "image.pub").write_text("RW" + "A" * 54)
-    given = []
-    monkeypatch.setattr(tools, "signatures", lambda *words: given.append(words) or [b"signature"])
-    signer = tools.Signer("/keys/image.key", str(tmp_path / "image.pub"), "password")
-    assert signer.sign([b"message"]) == [b"signature"]
-    comments = ("sailloft node identity", "signature of a sailloft node identity")
-    assert given == [([b"message"], Path("/keys/image.key"), "RW" + "A" * 54, "password", comments)]
-    assert "password'" not in repr(signer)

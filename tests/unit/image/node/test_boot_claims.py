@@ -252,3 +252,64 @@ def test_a_node_with_secure_boot_that_ipxe_has_booted_fails_the_proof():
     assert failed(state(secure_boot=True), SIGNED_PLAN)
     line = [*SIGNED_LINE, "BOOTIF=01-52-54-00-00-00-01"]
     assert failed(state({**SIGNED, "arguments": " ".join(line)}, line, secure_boot=True), SIGNED_PLAN)
+
+
+ROGUE, OTHER_IMAGE = "http://10.66.0.1", "9" * 64
+
+
+def words_with(begin, value, line=LINE):
+    """Return the command line with another value of one of its words."""
+    return [f"{begin}{value}" if word.startswith(begin) else word for word in line]
+
+
+def layer_with(**changes):
+    first, *others = REPORT["layers"]
+    return {"layers": [{**first, **changes}, *others]}
+
+
+# Each link of a boot, altered alone, as the node then shows it: changes of the report, the command line, and changes of
+# the state. What no proof can see has no row here: docs/background/images.md names it ("nothing").
+LINKS = {
+    "DHCP names other boot servers": ({"server": ROGUE}, LINE, {}),
+    "DHCP names another script, which names another image": ({}, words_with("sailloft.image=", OTHER_IMAGE), {}),
+    "the script names other servers": ({}, words_with("sailloft.servers=", ROGUE), {}),
+    "the script names another node": ({}, words_with("sailloft.node=", "bm02"), {}),
+    "the script is that of another NIC": ({}, words_with("BOOTIF=", "01-52-54-00-00-00-02"), {}),
+    "the firmware starts an unsigned program": (SIGNED, SIGNED_LINE, {"secure_boot": False}),
+    "the firmware starts iPXE": ({}, LINE, {"secure_boot": True}),
+    "the signed program is that of the image before": (
+        {**SIGNED, "image": OTHER_IMAGE},
+        words_with("sailloft.image=", OTHER_IMAGE, SIGNED_LINE),
+        {"secure_boot": True},
+    ),
+    "the firmware adds to the signed command line": (SIGNED, [*SIGNED_LINE, "init=/bin/sh"], {"secure_boot": True}),
+    "the kernel is another one": ({"kernel": "6.2"}, LINE, {"kernel": "6.2"}),
+    "the kernel was replaced after the first stage": ({}, LINE, {"kernel": "6.2"}),
+    "the command line has another word": ({}, [*LINE, "init=/bin/sh"], {}),
+    "the image is another one": ({"image": OTHER_IMAGE}, words_with("sailloft.image=", OTHER_IMAGE), {}),
+    "a layer is another one": (layer_with(sha256=OTHER_IMAGE), LINE, {}),
+    "a layer's tree of hashes is another one": (layer_with(root_sha256=OTHER_IMAGE), LINE, {}),
+    "a layer is not verified when it is read": (layer_with(verity=False), LINE, {}),
+    "there is one layer more": ({"layers": [*REPORT["layers"], REPORT["layers"][0]]}, LINE, {}),
+    "the statement is an old one": ({"statement": 6}, LINE, {}),
+    "there was no statement": ({"statement": 0}, LINE, {}),
+    "the statement has other servers": ({"servers": [ROGUE], "server": ROGUE}, LINE, {}),
+    "the statement has other NICs": ({"nics": [*NICS[:1], "ens1 10.66.0.5/24"]}, LINE, {}),
+    "the statement has another URL for reports": ({"report_url": ROGUE}, LINE, {}),
+    "the report to the site has another host key": ({}, LINE, {"host_key": "ssh-ed25519 BBBB"}),
+}
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_proof_sees_each_altered_link_of_a_boot(link):
+    changes, line, seen = LINKS[link]
+    report = {**REPORT, **changes, "arguments": " ".join(line)}
+    whole = state(report, line, **seen)
+    plan = replace(SIGNED_PLAN if "secure_boot" in seen else PLAN, booted=True)
+    assert failed(whole, plan)
+
+
+@pytest.mark.parametrize("secure_boot", [False, True])
+def test_the_same_boot_with_no_altered_link_holds_in_the_run_that_booted_it(secure_boot):
+    report, line, plan = (SIGNED, SIGNED_LINE, SIGNED_PLAN) if secure_boot else (REPORT, LINE, PLAN)
+    assert failed(state(report, line, secure_boot=secure_boot), replace(plan, booted=True)) == []

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from image_samples import refused, tree
@@ -14,8 +15,14 @@ from kills import kills
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.issue import DAY_S, Key, Terms
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.issue import (
+    CHANGE_S,
+    DAY_S,
+    Request,
+    Terms,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 pytestmark = pytest.mark.skipif(not shutil.which("minisign"), reason="no minisign on this machine (bindep.txt)")
@@ -30,7 +37,7 @@ def keys(tmp_path_factory):
     for name in ("site", "other"):
         pair = [str(folder / f"{name}.{kind}") for kind in ("sec", "pub")]
         subprocess.run(["minisign", "-G", "-W", "-s", pair[0], "-p", pair[1]], check=True, capture_output=True)
-        made.append(Key(*pair))
+        made.append(Signer(*pair))
     return made
 
 
@@ -39,13 +46,11 @@ def site(tmp_path, keys):
     """A function that issues a statement of nodes at a time; by default of two nodes that follow stable."""
     store = Store(str(tmp_path / "store"))
 
-    def run(
-        *nodes, now_s=NOW_S, days=90, reissue=False, check=False, key=keys[0], removed=(), servers=None, to_come=()
-    ):
+    def run(*nodes, now_s=NOW_S, days=90, reissue=False, check=False, key=keys[0], servers=None, **request):
         rows = nodes or (node(1), node(2))
         given = [server()] if servers is None else servers
         given = [{**each, "now_s": now_s if each["now_s"] is None else each["now_s"]} for each in given]
-        return issue.ensure(store, list(rows), removed, given, key, Terms(days, now_s, reissue), check, to_come)
+        return issue.ensure(store, Request(list(rows), **request), given, key, Terms(days, now_s, reissue), check)
 
     run.store = store
     return run
@@ -69,7 +74,7 @@ def test_a_statement_has_what_each_node_boots_with_and_is_signed(site, keys):
     change = site(node(1, nics=nics), node(2, channel=None, digest=NEW))
     data = site.store.contents("nodes", "statement")
     assert (change.changed, change.before, change.after) == (True, b"", data)
-    assert sign.verifies(*statement.split(data), (sign.read_public_key(issue.Path(keys[0].public))))
+    assert sign.verifies(*statement.split(data), keys[0].key)
     read = statement.load(data, "statement")
     assert read == change.statement
     assert (read.sequence, statement.seconds(read.issued)) == (NOW_S, NOW_S)
@@ -129,7 +134,9 @@ def test_check_mode_predicts_the_statement_and_writes_nothing(site):
 
 def test_a_node_of_a_channel_that_is_to_come_has_no_line(site):
     site()
-    assert list(site(node(1), node(2, channel="lab"), to_come=["lab"]).statement.nodes) == ["52:54:00:00:00:01"]
+    assert list(site(node(1), node(2, channel="lab"), channels_to_come=["lab"]).statement.nodes) == [
+        "52:54:00:00:00:01"
+    ]
     before = tree(site.store.path)
     assert refused(site, node(2, channel="labb")) == Mentions("channel labb, which bm02 would boot", "stable")
     assert tree(site.store.path) == before
@@ -194,29 +201,79 @@ def test_a_pin_to_an_image_that_a_boot_server_lacks_is_refused_before_it_is_sign
     assert tree(site.store.path) == before
 
 
+def images(change):
+    """Return the image, the image before and the end of its time, of the node bm01."""
+    row = change.statement.nodes["52:54:00:00:00:01"]
+    return row.image, row.previous, row.until
+
+
+def test_the_image_before_may_boot_for_an_hour(site):
+    """The scripts on the boot servers, and the kernels that nodes have fetched, are of the one before."""
+    assert images(site()) == (OLD, "", "")
+    moved = [server(stable=NEW)]
+    end = statement.text_of(NOW_S + 10 + CHANGE_S)
+    assert images(site(servers=moved, now_s=NOW_S + 10)) == (NEW, OLD, end)
+    # The lines of a run for other nodes, soon and later; a second run signs nothing.
+    assert images(site(node(2, report=""), servers=moved, now_s=NOW_S + 20)) == (NEW, OLD, end)
+    assert not site(node(1), servers=moved, now_s=NOW_S + 2 * CHANGE_S).changed
+    assert images(site(node(2), servers=moved, now_s=NOW_S + 2 * CHANGE_S)) == (NEW, "", "")
+    # Back, in the hour after another change.
+    site(servers=[server(stable="3" * 64)], now_s=NOW_S + 3 * CHANGE_S)
+    back = images(site(servers=moved, now_s=NOW_S + 3 * CHANGE_S + 9))
+    assert back == (NEW, "3" * 64, statement.text_of(NOW_S + 4 * CHANGE_S + 9))
+
+
+def test_the_image_before_of_a_clock_that_was_ahead_ends_with_the_next_statement(site):
+    site(now_s=NOW_S + 400 * DAY_S)
+    site(servers=[server(stable=NEW)], now_s=NOW_S + 400 * DAY_S)
+    assert images(site(servers=[server(stable=NEW)], reissue=True)) == (NEW, "", "")
+
+
+def test_what_a_channel_will_name_is_signed_before_it_is_promoted(site):
+    """A run that was killed between two servers left copies that differ."""
+    differing = [server("boot01", stable=NEW), server("boot02")]
+    for servers in ([server()], differing):
+        assert images(site(servers=servers, promoted={"stable": NEW}))[0] == NEW
+        shutil.rmtree(site.store.path)
+    assert images(site(servers=[server(lab=OLD)], promoted={"stable": NEW}))[0] == NEW
+    assert refused(site, promoted={"stable": "3" * 64}) == Mentions("channel stable", "boot01", "3" * 64)
+
+
+def test_a_node_with_secure_boot_is_stated_no_image_without_a_signed_kernel(site):
+    """Its script would be refused after the statement, and it would boot neither image."""
+    site()
+    before = tree(site.store.path)
+    servers = [{**server(), "images": [{"digest": OLD, "signed_kernel": True}, {"digest": NEW}]}]
+    pin = {"channel": None, "digest": NEW, "secure_boot": True}
+    assert refused(site, node(1, **pin), servers=servers) == Mentions("bm01", "boot01", NEW, "node_image_secure_boot")
+    assert refused(site, node(1, secure_boot=True), servers=servers, promoted={"stable": NEW}) == Mentions(NEW)
+    assert tree(site.store.path) == before
+    assert site(node(1, secure_boot=True), node(2, channel=None, digest=NEW), servers=servers).changed
+
+
 def test_a_run_that_is_killed_at_any_point_leaves_the_old_or_the_new_statement(site, keys):
     first, moved = site().after, [server(stable=NEW)]
-    path = issue.Path(statement.path_of(site.store))
+    path = Path(statement.path_of(site.store))
     for _kill in kills(lambda: site(servers=moved), lambda: path.write_bytes(first)):
         data = path.read_bytes()
-        assert sign.verifies(*statement.split(data), sign.read_public_key(issue.Path(keys[0].public)))
+        assert sign.verifies(*statement.split(data), keys[0].key)
         assert site(servers=moved).statement.nodes["52:54:00:00:00:01"].image == NEW
 
 
 def test_a_command_of_the_site_signs_instead_of_a_key(site, keys, tmp_path):
     """The key is on another machine; what the command prints is verified."""
     script = 'cat >"$0/text"; minisign -S -s "$1" -m "$0/text" -x "$0/signature" >/dev/null; cat "$0/signature"'
-    commands = [("sh", "-c", script, str(tmp_path), pair.secret) for pair in keys]
-    right, wrong = (replace(keys[0], secret="/nowhere", command=command) for command in commands)
+    commands = [("sh", "-c", script, str(tmp_path), pair.secret_key) for pair in keys]
+    right, wrong = (replace(keys[0], secret_key="/nowhere", command=command) for command in commands)
     assert refused(site, key=wrong) == Mentions("sh")
     assert site.store.contents("nodes", "statement") is None
     data = site(key=right).after
-    assert sign.verifies(*statement.split(data), sign.read_public_key(issue.Path(keys[0].public)))
+    assert sign.verifies(*statement.split(data), keys[0].key)
 
 
 def test_a_statement_of_another_key_is_never_continued(site, keys):
     site()
-    assert refused(site, node(1), key=keys[1]) == Mentions(keys[1].public, "node_boot_statement_reissue")
+    assert refused(site, node(1), key=keys[1]) == Mentions(keys[1].public_key, "node_boot_statement_reissue")
     change = site(node(1), key=keys[1], reissue=True)
     assert (change.statement.sequence, len(change.statement.nodes)) == (NOW_S + 1, 1)
 

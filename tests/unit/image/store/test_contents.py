@@ -40,6 +40,7 @@ def row(sample: Sample, **changes) -> dict:
         "layers": [layer.name for layer in sample.manifest.layers],
         "kernel": "6.1.0-31-cloud-amd64",
         "size_bytes": sum(len(data) for data in sample.contents.values()),
+        "signed_kernel": False,
         "problem": None,
         "kept_for": [],
         **changes,
@@ -88,6 +89,12 @@ def test_an_empty_store_has_empty_lists(tmp_path):
     assert inventory(Store(str(tmp_path)), {}) == {
         "images": [], "channels": [], "missing": [], "blobs": 0, "size_bytes": 0,
     }  # fmt: skip
+
+
+def test_the_signed_kernel_of_an_image_is_listed(store):
+    Path(store.place("images", NEW.digest, "boot.efi")).write_bytes(b"signed")
+    assert the_row(store, NEW) == row(NEW, signed_kernel=True)
+    assert not the_row(store, OLD)["signed_kernel"]
 
 
 def test_missing_images_are_listed_with_their_reasons_in_the_given_order(store):

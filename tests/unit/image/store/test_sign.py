@@ -30,13 +30,13 @@ def test_signatures_are_in_no_file_system_when_the_process_is_killed(tmp_path):
     """minisign itself signs until the process is killed; then another one signs with the same key."""
     public, secret = tmp_path / "image.pub", tmp_path / "image.key"
     subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True)
-    word, comments = f"secret {os.urandom(16).hex()}", ("trusted", "untrusted")
+    word, comments = f"secret {os.urandom(16).hex()}", sign.Comments("trusted", "untrusted")
     script = (
         "import json, sys; sys.path[:0] = json.loads(sys.argv[1])\n"
         "from pathlib import Path\n"
-        "from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import signatures\n"
+        "from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Comments, signatures\n"
         "messages = [f'{sys.argv[2]} {number}'.encode() for number in range(5_000)]\n"
-        "signatures(messages, Path(sys.argv[3]), '', None, ('trusted', 'untrusted'))\n"
+        "signatures(messages, Path(sys.argv[3]), '', None, Comments('trusted', 'untrusted'))\n"
     )
     memory = tmp_path / "memory"
     memory.mkdir()
@@ -70,27 +70,27 @@ def keys(tmp_path) -> Path:
 
 
 def setting(keys: Path, *command: str) -> BuildEnvironment:
-    key = None if command else keys / "image.key"
-    return BuildEnvironment(keys, keys, key, keys / "image.pub", None, "", False, print, command)
+    secret = "" if command else str(keys / "image.key")
+    return BuildEnvironment(keys, keys, sign.Signer(secret, str(keys / "image.pub"), None, command), "", False, print)
 
 
 def test_another_process_opens_the_key(keys, monkeypatch):
     public = sign.read_public_key(keys / "image.pub")
     opened = []
     monkeypatch.setattr(sign, "unnamed_files", lambda *given: opened.append(given) or unnamed_files(*given))
-    signature = setting(keys).sign(b"manifest", public)
+    signature = setting(keys).sign(b"manifest")
     assert opened == []
     assert sign.verifies(b"manifest", signature, public)
     (keys / "image.key").unlink()
     with raises(ImageError, f"{keys}/image.key", "No such file"):
-        setting(keys).sign(b"manifest", public)
+        setting(keys).sign(b"manifest")
 
 
 def test_a_command_of_the_site_signs_what_it_reads(keys):
     """The command stands for one that reaches a vault or a security module."""
     public = sign.read_public_key(keys / "image.pub")
     script = f"cat > {keys}/m; minisign -S -s {keys}/image.key -m {keys}/m -x {keys}/x >&2; cat {keys}/x"
-    signature = setting(keys, "sh", "-c", script).sign(b"manifest", public)
+    signature = setting(keys, "sh", "-c", script).sign(b"manifest")
     assert sign.verifies(b"manifest", signature, public)
 
 
@@ -104,10 +104,10 @@ def test_a_command_of_the_site_signs_what_it_reads(keys):
 )
 def test_a_command_that_does_not_sign_is_named_with_its_reason(keys, command, facts):
     with raises(ImageError, *facts):
-        setting(keys, *command).sign(b"manifest", sign.read_public_key(keys / "image.pub"))
+        setting(keys, *command).sign(b"manifest")
 
 
 def test_a_command_that_does_not_answer_is_ended(keys, monkeypatch):
     monkeypatch.setattr(sign, "COMMAND_S", 0.1)
     with raises(ImageError, "sleep", "0.1 s"):
-        setting(keys, "sleep", "20").sign(b"manifest", "")
+        setting(keys, "sleep", "20").sign(b"manifest")

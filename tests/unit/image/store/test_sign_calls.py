@@ -54,7 +54,10 @@ ENVIRONMENT = {"PATH": "/opt/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin",
 def test_each_message_is_signed_and_the_first_is_verified(minisign, secret, password):
     calls, _answers = minisign
     before = os.listdir("/proc/self/fd")
-    assert sign.signatures([b"a", b"b"], secret, KEY, password, ("trusted", "untrusted")) == [b"signed a", b"signed b"]
+    assert sign.signatures([b"a", b"b"], secret, KEY, password, sign.Comments("trusted", "untrusted")) == [
+        b"signed a",
+        b"signed b",
+    ]
     key = "secret key" if password is None else "open key"
     decrypted = (["minisign", "-C", "-W", "-s", "secret key"], f"{password}\n", ENVIRONMENT)
     options = ["minisign", "-S", "-s", key, "-t", "trusted", "-c", "untrusted"]
@@ -71,8 +74,11 @@ def test_each_message_is_signed_and_the_first_is_verified(minisign, secret, pass
 
 def test_a_manifest_is_signed_with_constant_comments(minisign, secret):
     calls, _answers = minisign
-    assert sign.sign(b"manifest", secret, KEY, None) == b"signed manifest"
-    assert calls[1][0][4:8] == ["-t", "sailloft image manifest", "-c", "signature of a sailloft image manifest"]
+    (secret.parent / "image.pub").write_text(KEY)
+    signer = sign.Signer(str(secret), str(secret.parent / "image.pub"), "password")
+    assert signer.sign([b"manifest"], sign.MANIFEST) == [b"signed manifest"]
+    assert "password'" not in repr(signer)
+    assert calls[2][0][4:8] == ["-t", "sailloft image manifest", "-c", "signature of a sailloft image manifest"]
 
 
 def test_a_signature_is_verified_with_the_public_key(minisign):
@@ -96,20 +102,20 @@ def test_a_failed_signature_is_refused_with_the_reason(minisign, secret, output,
     calls, answers = minisign
     answers.append(output)
     with raises(ImageError, secret, told):
-        sign.sign(b"manifest", secret, KEY, None)
+        sign.signatures([b"manifest"], secret, KEY, None, sign.MANIFEST)
     assert len(calls) == 2
 
 
 def test_a_secret_key_that_cannot_be_read_is_refused(minisign, tmp_path):
     with raises(ImageError, f"{tmp_path}/none.key: No such file or directory"):
-        sign.sign(b"manifest", tmp_path / "none.key", KEY, None)
+        sign.signatures([b"manifest"], tmp_path / "none.key", KEY, None, sign.MANIFEST)
 
 
 def test_a_signature_of_another_key_is_refused(minisign, secret):
     _calls, answers = minisign
     answers += [None, "Signature key id in FILE is A"]
     with raises(ImageError, secret, "Signature key id in FILE is A", "public key"):
-        sign.sign(b"manifest", secret, KEY, None)
+        sign.signatures([b"manifest"], secret, KEY, None, sign.MANIFEST)
 
 
 @pytest.mark.parametrize("text", ["{key}", "untrusted comment: minisign\n{key}\n", "\n  {key} \n\n"])

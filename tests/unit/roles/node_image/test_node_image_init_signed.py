@@ -73,7 +73,7 @@ def test_a_node_to_which_nobody_names_boot_servers_reboots(network: DhcpNetwork,
 
 def test_a_signed_kernel_of_another_image_than_the_statements_is_refused(tmp_path: Path):
     """It is an older one of the site, which the firmware trusts as well. iPXE's command line decides nothing."""
-    script = 'stated() {{ echo {0}; }}; sequence=7; check_image && echo boots || echo "$reason"'
+    script = 'stated() {{ [ $1 != image ] || echo {0}; }}; sequence=7; check_image && echo boots || echo "$reason"'
     signed = "sailloft.signed=1"
     assert shell(tmp_path, script.format(DIGEST), signed) == "boots\n"
     assert shell(tmp_path, script.format("0" * 64)) == "boots\n"

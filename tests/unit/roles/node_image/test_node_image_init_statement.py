@@ -14,7 +14,8 @@ import pytest
 from first_stage import DIGEST, Behaviour, shell
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import split, text_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import signed, split, text_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 pytestmark = pytest.mark.skipif(
@@ -31,21 +32,24 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.key = issue.Key(str(folder / "key.sec"), str(folder / "key.pub"))
-        self.other = issue.Key(str(folder / "other.sec"), str(folder / "other.pub"))
+        self.key = Signer(str(folder / "key.sec"), str(folder / "key.pub"))
+        self.other = Signer(str(folder / "other.sec"), str(folder / "other.pub"))
         for key in (self.key, self.other):
-            command = ["minisign", "-G", "-W", "-s", key.secret, "-p", key.public]
+            command = ["minisign", "-G", "-W", "-s", key.secret_key, "-p", key.public_key]
             subprocess.run(command, check=True, capture_output=True)
 
     def statement(self, servers: list[str], sequence: int = 1, now_s: float | None = None, **changes) -> bytes:
         """Return the signed statement with this sequence; ``changes`` are of n1."""
         key = changes.pop("key", self.key)
         one = {"name": "n1", "mac": MAC, "digest": STATED, "servers": servers, **changes}
+        one.pop("previous", None)
         two = {"name": "n2", "mac": "52:54:00:aa:bb:02", "digest": "b" * 64, "servers": ["http://10.9.0.9"]}
         store = Store(str(self.folder / f"store-{time.monotonic_ns()}"))
         terms = issue.Terms(90, int(time.time() if now_s is None else now_s))
-        stated = issue.ensure(store, [one, two], [], [], key, terms, True).statement
-        return key.signed(replace(stated, sequence=sequence))
+        if "previous" in changes:
+            issue.ensure(store, issue.Request([{**one, "digest": changes.pop("previous")}, two]), [], key, terms, False)
+        stated = issue.ensure(store, issue.Request([one, two]), [], key, terms, True).statement
+        return signed(replace(stated, sequence=sequence), key)
 
 
 @pytest.fixture
@@ -56,7 +60,7 @@ def site(tmp_path):
 def booted(site: Site, urls: list[str], before: str = "", arguments: str = "") -> str:
     """Return the output of the first stage that takes its statement from these servers, and what it then boots."""
     script = f"""
-        public_key={site.key.public} tpm=/nonexistent window_s=4 silence_s=1
+        public_key={site.key.public_key} tpm=/nonexistent window_s=4 silence_s=1
         restart() {{ echo "rebooting: $1"; exit; }}
         servers='{chr(10).join(urls)}'
         {before}
@@ -97,6 +101,27 @@ def test_the_command_line_decides_nothing(site, serve):
     assert f"BOOTS n1 {STATED} {urls[1]} 4 expiry \n" in output
     assert f"names image {DIGEST}, the statement {STATED}" in output
     assert "names node n2, the statement n1" in output
+
+
+SIGNED = "sailloft.signed=1"
+
+
+@pytest.mark.parametrize("arguments", ["", SIGNED])
+def test_a_kernel_of_the_image_before_boots_that_image_for_an_hour(site, serve, arguments):
+    """The node has fetched its kernel before its script was replaced, or by a server that has the old one still."""
+    behaviour = Behaviour(b"")
+    url = serve(behaviour)
+    changed_s = time.time()
+    behaviour.turns = [site.statement([url], now_s=changed_s, previous=DIGEST)]
+    output = booted(site, [url], at(changed_s + HOUR_S - 60), arguments)
+    assert f"BOOTS n1 {DIGEST} {url} 1 " in output
+    assert "WARNED \n" in output
+    assert f"BOOTS n1 {STATED} " in booted(site, [url], f"image={STATED}", arguments)
+    # Afterwards, with another kernel, and with a clock that cannot say when it ends.
+    for clock_s, image in ((changed_s + HOUR_S + 60, DIGEST), (changed_s, "c" * 64), (100, DIGEST)):
+        output = booted(site, [url], f"{ONCE}; {at(clock_s)}; image={image}", arguments)
+        assert f"BOOTS n1 {image}" not in output
+        assert (f"BOOTS n1 {STATED}" in output) == (not arguments)
 
 
 def test_the_highest_sequence_of_the_servers_wins(site, serve):
@@ -229,5 +254,5 @@ def test_a_statement_of_many_nodes_is_read(site, serve, tmp_path):
     own = {"name": "n1", "mac": MAC, "digest": "c" * 64, "servers": [url]}
     store, key = Store(str(tmp_path / "many")), site.key
     terms = issue.Terms(90, int(time.time()))
-    behaviour.turns = [issue.ensure(store, [*nodes, own], [], [], key, terms, False).after]
+    behaviour.turns = [issue.ensure(store, issue.Request([*nodes, own]), [], key, terms, False).after]
     assert f"BOOTS n1 {'c' * 64} {url} " in booted(site, [url])
