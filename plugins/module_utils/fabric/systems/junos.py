@@ -53,6 +53,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.systems import JUNOS_COUNTERS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
@@ -313,4 +314,5 @@ JUNOS = SwitchSystem(
     parse_sized=parse,
     # Juniper, statement congestion-notification-profile of [edit class-of-service].
     interruptions={"congestion-notification-profile": "a port is blocked while its PFC changes; no time is given"},
+    counters=JUNOS_COUNTERS,
 )

@@ -14,7 +14,9 @@ from refusals import refuses
 from sonic_configs import default_config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, REVISION
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.rollout import planned
 
 # Facts of images (sonic-buildimage 086b03bd70; tests/sonic_images prints all): ASIC; ports, Gbit/s,
 # the cable in m; ingress_lossless_pool's size and xoff, the largest egress pool; the profile: size, xon, xoff, exponent
@@ -104,6 +106,31 @@ def test_an_image_is_planned_with_its_own_pools_and_headroom(name):
     after = jsonpatch.apply_patch(config, patch(config, switch))
     assert after["BUFFER_POOL"] == config["BUFFER_POOL"]
     assert plan_of(asic, after, ports) == switch
+
+
+def remarks_of(asic, config, ports):
+    given = request(asic, config, ports)
+    rest = dict.fromkeys(["nics", "nics_wanted", "backup_path"])
+    return [line for line in planned({**given, **rest}, True, False)["table"] if REVISION in line]
+
+
+def test_buffers_that_differ_from_the_table_are_named_with_the_revision_of_its_file():
+    _asic, *described = IMAGES["M2-W6940-128QC t0"]
+    row = ASICS["tomahawk5"]
+    lines = remarks_of("tomahawk5", *image(*described))
+    pool, headroom_pool = (next(line for line in lines if name in line) for name in ("lossless pool", "headroom pool"))
+    assert all(part in pool for part in ("leaf1", str(162539680 - 33374584), str(row.shared_bytes), row.title))
+    assert all(part in headroom_pool for part in ("leaf1", "33374584", str(row.headroom_pool_bytes)))
+    table_xoff = row.headroom[400, 5].xoff_bytes
+    lines = remarks_of("tomahawk5", *image(*described[:-1], (18796, 0, table_xoff + 254, -2, 3556)))
+    assert [line for line in lines if str(table_xoff) in line and str(table_xoff + 254) in line]
+
+
+def test_buffers_as_in_the_table_are_not_named():
+    row = ASICS["tomahawk5"]
+    config, ports = image(64, 800, 5, (row.pool_bytes, row.headroom_pool_bytes, row.buffer_bytes), None)
+    assert remarks_of("tomahawk5", config, ports) == []
+    assert remarks_of("tomahawk5", default_config(), {"Ethernet0": {"speed_gbit_s": 400, "cable_m": 5}}) != []
 
 
 def test_headroom_beyond_what_the_vendors_own_configuration_needs_is_refused():
