@@ -302,7 +302,7 @@ JUNOS = SwitchSystem(
     remediation=remediation,
     restoration=restoration,
     port=PORT,
-    port_example="et-0/0/1",
+    port_example="et-0/0/1, or ae1",
     not_held={"headroom": "Junos computes it from cable length and MRU"},
     # QFX5210 to QFX5240, QFX5120 and QFX5130, by their buffers: 42, 64, 112, 165, 32 and 132 MB (Juniper,
     # "Understanding CoS Buffer Configuration", table 1).

@@ -908,6 +908,8 @@ EXAMPLES = {
         ),
     },
     "linux": {
+        "link-level pause": (lambda reading: with_pause(reading, rx=True), "link pause rx"),
+        "pause of one priority": (lambda reading: with_pause(reading, pfc=3), "link pfc 3"),
         "port down": (lambda reading: reading["links"][0].update(flags=["BROADCAST"]), "link down"),
         "classifier on ingress": (
             lambda reading: reading["qdiscs"].append(
@@ -1252,6 +1254,8 @@ HARMLESS = {
     ],
     "linux": [
         lambda _reading: None,
+        lambda reading: with_pause(reading),
+        lambda reading: reading.update({"ethtool --json -a": {"eth9": None}, "dcb -j pfc show dev": {"eth9": None}}),
         lambda reading: with_bond(reading, 9216),
         lambda reading: with_vlan(reading, 20, mtu=1500),
         lambda reading: reading["links"].append(
@@ -1421,6 +1425,13 @@ def extension(kind, name):
 def with_rule(reading, *expressions, hook="postrouting"):
     """Add a rule in the form of nft -j list ruleset."""
     with_rules(reading, list(expressions), hook=hook)
+
+
+def with_pause(reading, rx=False, pfc=None):
+    """Add what ethtool and dcb show of the first port: link-level pause, and PFC of one priority."""
+    port = reading["links"][0]["ifname"]
+    reading["ethtool --json -a"] = {port: [{"ifname": port, "autonegotiate": False, "rx": rx, "tx": False}]}
+    reading["dcb -j pfc show dev"] = {port: {"pfc_cap": 8, "prio_pfc": [priority == pfc for priority in range(8)]}}
 
 
 def with_rules(reading, *rules, other=(), hook="postrouting", family="inet", policy="accept"):
