@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from patched_sonic import apply, jsonpatch, patch
@@ -217,3 +220,25 @@ def test_a_size_with_a_blank_is_read():
     """Mellanox-SN4700-O8C48's xoff is '6217728 '."""
     config, ports = image(2, 400, 5, (26451968, "6217728 ", 60817392), None)
     assert plan_of("spectrum3", config, ports)
+
+
+KINDS = {
+    "planned": "planned: ",
+    "no pools": "(headroom|lossless queues) needs? this (pool|profile)",
+    "speed without": "has no headroom profile",
+    "too small for ECN": "ECN cannot mark earlier",
+    "egress_lossless_profile": "lossless queues share the buffer|a queue drops above",
+    "no ports": "no ports are given",
+    "not rendered": "not rendered: ",
+}
+
+
+def test_the_page_has_the_results_of_all_images():
+    """sonic_images.txt is the output of tests/sonic_images at the revision in its first line."""
+    head, *lines = (Path(__file__).parent / "sonic_images.txt").read_text().splitlines()
+    assert REVISION.split()[1] in head
+    counts = Counter(next(kind for kind, text in KINDS.items() if re.search(text, line)) for line in lines)
+    page = (Path(__file__).parents[4] / "docs/background/roce.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.M)
+    assert {kind: int(number) for number, text in rows for kind in KINDS if kind in text} == counts
+    assert f"Of the {len(lines)} default configurations of {REVISION}" in page
