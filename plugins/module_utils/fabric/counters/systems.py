@@ -48,7 +48,7 @@ def _sonic(command: str, output: Any) -> Any:
     fields = {key: row["value"] for key, row in dump.items()}
     if command == _APPL_DB:
         return {key.partition(":")[2]: value for key, value in fields.items()}
-    tree = {
+    tree: dict[str, Any] = {
         port: {"port": fields.get(f"COUNTERS:{oid}"), "queues": {}}
         for port, oid in fields["COUNTERS_PORT_NAME_MAP"].items()
     }
@@ -209,7 +209,7 @@ def _linux(command: str, output: Any) -> Any:
 
 
 def _queues(port: LinuxPort) -> dict[str, Any]:
-    root = next((qdisc for qdisc in port.qdiscs if qdisc.get("root")), {})
+    root: dict[str, Any] = next((qdisc for qdisc in port.qdiscs if qdisc.get("root")), {})
     if root.get("kind") not in ("ets", "prio"):
         return {}
     count = len(port.bands(root))
