@@ -2,20 +2,23 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The congestion counters of a host's RoCE NICs."""
+"""The congestion counters of a host's RoCE NICs, or of a switch's ports."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_counters_info
-short_description: Read the congestion counters of the RoCE NICs of a host
+short_description: Read the congestion counters of the RoCE NICs of a host, or of a switch's ports
 version_added: 0.1.0
 description:
   - Reads PFC pauses by priority, ECN marks, CNPs, packets out of sequence and drops from C(/sys/class/infiniband) and
     C(ethtool -S), and returns the differences from an earlier reading.
   - Knows the counters of mlx5, bnxt_re, irdma and software RoCE from the kernel's documentation and source. It was
     never run on such a NIC.
-  - A counter that the driver does not have is null, which is not 0.
+  - With O(system), returns those of a switch's ports from what the switch has shown (O(shown)), and contacts nothing.
+    The forms are those of documents and of others' programs; only Linux was ever seen. C(tasks_from=counters) of
+    P(sailloft.fleet.roce_switch#role) asks the switch.
+  - A counter that the driver or the switch does not have is null, which is not 0.
   - Changes nothing.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
@@ -23,8 +26,16 @@ options:
     description: The RDMA devices. The default is all with an Ethernet link.
     type: list
     elements: str
+  system:
+    description: The system of the switch, as C(roce_switch_system). C(dell_sonic) has no known counters.
+    type: str
+    choices: [cumulus, dell_sonic, eos, junos, linux, nxos, sonic]
+  shown:
+    description: With O(system), the output of each of its commands; null where it did not answer.
+    type: dict
+    default: {}
   before:
-    description: RV(counters) of an earlier call on the same host.
+    description: RV(counters) of an earlier call on the same host or switch.
     type: dict
     default: {}
 seealso:
@@ -43,6 +54,12 @@ EXAMPLES = r"""
 - name: Read what has happened since
   sailloft.fleet.roce_counters_info:
     before: "{{ earlier.counters }}"
+
+- name: Read the counters of a Linux switch
+  sailloft.fleet.roce_counters_info:
+    system: linux
+    shown: {tc -s -j qdisc show: "{{ qdiscs.stdout }}"}
+  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -56,6 +73,9 @@ counters:
     - C(out_of_sequence) counts packets that arrived out of sequence, C(rnr_nak_received) RNR NAKs that the sender got,
       C(receive_buffer_missing) packets without a posted buffer, C(roce_dropped) RoCE packets that the NIC dropped
       (bnxt_re), and C(dropped_by_port) packets of all kinds that the port dropped for lack of buffers (mlx5).
+    - With O(system), by port. C(up) says whether the link is up. C(pause_received) and C(pause_sent) are lists by
+      priority; C(ecn_marked), the packets that left with a mark, C(dropped), those that were dropped, and C(watchdog),
+      the storms of pauses that the watchdog ended, are lists by queue.
   returned: success
   type: dict
 differences:
@@ -63,35 +83,62 @@ differences:
   returned: with O(before)
   type: dict
 unknown:
-  description: By RDMA device, why the counters of its port are not known.
+  description: By RDMA device, why the counters of its port are not known; with O(system), by counter.
   returned: success
   type: dict
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import (
+    COUNTERS,
+    differences,
+    read_counters,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import counters, read
 
+NO_COUNTERS = "no document was found that says how this system shows it"
+
 
 def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
-        argument_spec={"nics": {"type": "list", "elements": "str"}, "before": {"type": "dict", "default": {}}},
+        argument_spec={
+            "nics": {"type": "list", "elements": "str"},
+            "system": {"type": "str", "choices": sorted(SYSTEMS)},
+            "shown": {"type": "dict", "default": {}},
+            "before": {"type": "dict", "default": {}},
+        },
+        mutually_exclusive=[("nics", "system")],
         supports_check_mode=True,
     )
-    system = System()
 
-    def look() -> Outcome:
-        named = module.params["nics"]
-        values, reasons = counters.counters(system, read.names(system)[0] if named is None else named)
+    def facts(values: dict[str, dict[str, Any]], reasons: dict[str, str]) -> dict[str, Any]:
         before = module.params["before"]
-        facts = {"counters": values, "unknown": reasons}
-        return Outcome(facts={**facts, "differences": counters.differences(before, values)} if before else facts)
+        read_now = {"counters": values, "unknown": reasons}
+        return {**read_now, "differences": differences(before, values)} if before else read_now
 
-    finish_on_host(module, look, reads=True)
+    def of_host() -> Outcome:
+        system, named = System(), module.params["nics"]
+        return Outcome(facts=facts(*counters.counters(system, read.names(system)[0] if named is None else named)))
+
+    def of_switch() -> dict[str, Any]:
+        table = SYSTEMS[module.params["system"]].counters
+        if table is None:
+            return {"changed": False, **facts({}, dict.fromkeys(COUNTERS, NO_COUNTERS))}
+        return {"changed": False, **facts(*read_counters(table, module.params["shown"]))}
+
+    if module.params["system"]:
+        finish(module, of_switch)
+    else:
+        finish_on_host(module, of_host, reads=True)
 
 
 if __name__ == "__main__":

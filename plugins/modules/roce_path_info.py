@@ -38,6 +38,8 @@ options:
       - By host, a list of the applications that send from it, each with C(name), C(tos) (the whole byte, as in
         C(NCCL_IB_TC)) and, if known, C(queue_pairs), the number per connection, and C(gid_index), which is checked
         against the GIDs of the host's NICs. Names of hosts stand for C(roce_host_applications) of each.
+      - With C(environment), the variables with which NCCL, RCCL, NVSHMEM, DeepEP or UCX is started, the one of the
+        traffic class is compared with C(tos), and those for several paths are listed where they are not set.
       - A host without any is a fault, unless it is the hypervisor of O(guests).
     type: dict
     default: {}

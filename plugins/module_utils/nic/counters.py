@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the congestion counters of RoCE NICs, and compare two readings. A counter that a driver does not have is None.
+"""Read the congestion counters of RoCE NICs. A counter that a driver does not have is None.
 
 Sources of the names, in Linux: mlx5: Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst and
 drivers/infiniband/hw/mlx5/counters.c; bnxt: drivers/infiniband/hw/bnxt_re/hw_counters.c and drivers/net/ethernet/
@@ -68,23 +68,6 @@ def counters(system: System, names: list[str]) -> tuple[dict[str, Counters], dic
             },
         }
     return values, reasons
-
-
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Counters]:
-    """Return ``after`` minus ``before``, in the same form; None where a value is not known or was set back between."""
-    return {
-        name: {counter: _difference(before.get(name, {}).get(counter), value) for counter, value in values.items()}
-        for name, values in after.items()
-    }
-
-
-def _difference(before: Any, after: Any) -> Any:
-    if isinstance(after, list):
-        earlier = before if isinstance(before, list) and len(before) == len(after) else [None] * len(after)
-        return [_difference(*pair) for pair in zip(earlier, after)]
-    if not isinstance(before, int) or after is None or after < before:
-        return None
-    return after - before
 
 
 def _read(system: System, path: str) -> str | None:

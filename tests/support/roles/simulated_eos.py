@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from eos_switch import Box
+from shown_counters import SHOWN
 from simulated_switch import Case, HttpSwitch, Refused, Switch, in_modes
 
 MODES = [
@@ -58,6 +59,8 @@ class Eos(Switch):
             return mode, {"hostname": "leaf1"}
         if command == "show running-config":
             return mode, f"! Command: show running-config\n! device: leaf1\n!\n{self.running}!\nend\n"
+        if command in SHOWN["eos"]:
+            return mode, SHOWN["eos"][command]
         if command == "show configuration sessions":
             return mode, "Maximum number of completed sessions: 1\n"
         if command.startswith("configure session "):

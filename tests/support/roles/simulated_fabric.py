@@ -77,6 +77,15 @@ class Fabric:
         self._install("sonic-db-dump")
         self.set_sonic(dynamic_config())
 
+    def set_links(self, *states: str) -> None:
+        """Make leaf1's ports have these states, each once and the last from then on."""
+        self._install("sonic-db-dump")
+        (self.leaf1 / "links").write_text(" ".join(states))
+
+    def links(self) -> list[str]:
+        """Return the states of leaf1's ports that nobody has asked for yet, and the last one."""
+        return (self.leaf1 / "links").read_text().split()
+
     def play(
         self, *arguments: str, policy: dict[str, Any], playbook: str = "playbooks/fabric_qos.yml"
     ) -> tuple[int, str]:

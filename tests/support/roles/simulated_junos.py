@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 
 import paramiko
 from junos_switch import commit
+from shown_counters import JUNOS
 from simulated_switch import ADDRESSES, DEAD_S, Case, Died, Switch
 
 BASE = "urn:ietf:params:xml:ns:netconf:base:1.0"
@@ -120,6 +121,9 @@ class Junos(Switch):
         self.hears(name)
         if name == "get-software-information":
             return SOFTWARE
+        if name == "get-interface-information":
+            assert [child.tag.rpartition("}")[2] for child in rpc] == ["extensive"]
+            return JUNOS[JUNOS.index("<interface-information") : JUNOS.index("</rpc-reply>")].replace("junos:", "")
         if name == "command":
             if rpc.text == "show class-of-service shared-buffer":
                 return f"<output>\n{SHARED_BUFFER}</output>"

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from nxos_switch import apply
+from shown_counters import SHOWN
 from simulated_switch import Case, HttpSwitch, Refused, Switch, in_modes
 
 MODES = [
@@ -62,8 +63,10 @@ class Nxos(Switch):
             self.running = apply(self.running, "".join(f"{line}\n" for line in taken))
         return outputs
 
-    def run(self, command: str) -> str:
+    def run(self, command: str) -> Any:
         self.hears(command)
+        if command in SHOWN["nxos"]:
+            return SHOWN["nxos"][command]
         if command == "show version":
             return VERSION
         if command == "show inventory":

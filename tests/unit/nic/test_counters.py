@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from nic_host import NicHost
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.nic.counters import counters, differences
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic.counters import counters
 
 # Files of hw_counters and lines of `ethtool -S` by driver, and the counters that these are. Pauses are of priority 3.
 DRIVERS: dict[str, tuple[dict[str, str], str, dict[str, int | None]]] = {

@@ -21,8 +21,10 @@ from typing import Any
 import pytest
 import switches
 from playing import ANSIBLE, collection_path, only_collections, play_of_hosts
+from shown_counters import PORTS, SHOWN
 from simulated_switch import Case, served
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import COUNTERS, read_counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 pytestmark = pytest.mark.fleet
@@ -50,7 +52,7 @@ def play(
     Return each host's messages and readings.
     """
     error = "{{ ansible_failed_result.msg | default(ansible_failed_result) | string }}"
-    kept = ("said_read", "said_apply", "__roce_switch_backup", "shown_changed", "roce_switch_running")
+    kept = ("said_read", "said_apply", "__roce_switch_backup", "shown_changed", "roce_switch_running", "counted")
     of_host = ", ".join(f"'{name}': hostvars[host].{name} | default('')" for name in kept)
     shown = f"{{% for host in ansible_play_hosts_all %}}{{{{ {{'host': host, {of_host}}} | to_json }}}}\n{{% endfor %}}"
     tasks = [
@@ -69,6 +71,8 @@ def play(
             "block": [
                 role(f"{system}/read"),
                 facts(shown_changed="{{ roce_switch_running }}"),
+                role("counters"),
+                facts(counted="{{ roce_switch_counters }}"),
                 role("restore/computed"),
                 role(f"{system}/read"),
             ],
@@ -204,6 +208,12 @@ def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, sys
         == ""
     )
     assert good.startup == good.running != good.saved[0]
+    counters, unknown = (seen["good"]["counted"][name] for name in ("counters", "unknown"))
+    if SYSTEMS[system].counters is None:
+        assert (counters, set(unknown)) == ({}, set(COUNTERS))
+    else:
+        assert (counters, unknown) == read_counters(SYSTEMS[system].counters, SHOWN[system])
+        assert counters[PORTS[system]]["dropped"][3] == 34
 
     assert seen["refuses"]["said_apply"].startswith("refuses: ")
     lines = (each.strip() for each in change.splitlines() if tried.refuses in each)

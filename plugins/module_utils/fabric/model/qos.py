@@ -255,12 +255,16 @@ class Nic:
 
 @dataclass(frozen=True)
 class Application:
-    """An application's request to the fabric: ``tos`` is the whole byte (NCCL_IB_TC), DSCP and ECN."""
+    """An application's request to the fabric: ``tos`` is the whole byte (NCCL_IB_TC), DSCP and ECN.
+
+    ``environment``: the variables with which it is started, as far as they were declared; None where none were.
+    """
 
     name: str
     tos: int
     gid_index: int | None = None
     queue_pairs: int | None = None  # per connection; each has its own UDP source port, by which ECMP spreads
+    environment: tuple[tuple[str, str], ...] | None = None
 
 
 def dscp_of(tos: int) -> int:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import CounterTable
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, PortQos, Switch
 
 
@@ -83,3 +84,5 @@ class SwitchSystem:
     # What a change interrupts, and for how long, by a pattern of its text: what the vendor's documents say, or what
     # follows from its own steps.
     interruptions: Mapping[str, str] = field(default_factory=dict)
+    # What its ports count, and where it shows that; counters.yml asks for it. None: no document says how.
+    counters: CounterTable | None = None

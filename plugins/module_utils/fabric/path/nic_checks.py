@@ -9,7 +9,9 @@ is as the policy says.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, dscp_of, ecn_of
@@ -19,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan imp
     differences,
     requested,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.programs import to_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.programs import PROGRAMS, to_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
     pfc_of_class,
@@ -78,6 +80,28 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Claim]:
         yield fault(
             several, "2 or more", 1, "each connection has one UDP source port, and so ECMP keeps it on one path"
         )
+    yield from environment(app)
+
+
+def environment(app: Application) -> Iterator[Claim]:
+    """Compare the declared environment of an application of the table with what the application was said to request."""
+    program = PROGRAMS.get(app.name)
+    if app.environment is None or program is None:
+        return
+    declared = dict(app.environment)
+    tos: Any = declared.get(program.traffic_class, program.default_tos)
+    with suppress(ValueError):  # as the programs read it, also hexadecimal
+        tos = int(str(tos)[:8], 0)
+    if tos != app.tos:
+        consequence = f"{app.name} is started with another ToS than it was said to request"
+        yield fault(f"{program.traffic_class} is {app.tos}", app.tos, tos, consequence)
+    for path in program.paths:
+        value = declared.get(path.variable)
+        if value != path.value:
+            reason = (
+                f"its environment has {value or 'no such variable'}; needed only where one flow takes several paths"
+            )
+            yield unseen(f"{path.variable}={path.value}: {path.effect} ({path.source})", path.value, reason)
 
 
 def gids(app: Application, nics: Mapping[str, SeenNic]) -> Iterator[Claim]:

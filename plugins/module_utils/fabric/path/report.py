@@ -278,12 +278,21 @@ def _requests(specs: list[SwitchSpec], inventory: Mapping[End, NicRequest]) -> d
     return {end: distinct.setdefault(request, request) for end, request in requests.items()}
 
 
+def _environment(value: Any) -> tuple[tuple[str, str], ...]:
+    """Return the variables of a dictionary of texts and whole numbers. Raises InvalidValueError."""
+    for name, content in values.by_name(value).items():
+        if not isinstance(content, (str, int)) or isinstance(content, bool):
+            raise values.InvalidValueError(f"{name} is {content!r}", "give a text or a whole number")
+    return tuple(sorted((str(name), str(content)) for name, content in value.items()))
+
+
 def _application(subject: str, settings: Any) -> Application:
     checks = {
         "name": values.text,
         "tos": values.within(0, 255),
         "queue_pairs": values.within(1, 1 << 16),
         "gid_index": values.within(0, 255),
+        "environment": _environment,
     }
     application: Application = Settings(FabricError, f"{subject}: application", settings).load(Application, checks)
     return application

@@ -47,6 +47,8 @@ from enum import Enum
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Headroom
 
+REVISION = "sonic-buildimage 086b03bd70"  # of which the vendors' files are
+
 
 class Formula(Enum):
     """The way a vendor computes xoff from speed, cable and MTU.

@@ -43,7 +43,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.part
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import BUFFER, SIZE
 
 SYSTEM = "junos"
-PORT = re.compile(r"(?:et|xe|ge|mge)-\d+/\d+/\d+(?::\d+)?")
+PORT = re.compile(r"(?:et|xe|ge|mge)-\d+/\d+/\d+(?::\d+)?|ae\d+")
 TAGGED_BYTES = {"vlan-tagging": 18, "flexible-vlan-tagging": 22}
 DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without output
 POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200

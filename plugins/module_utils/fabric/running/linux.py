@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_overrides import (
     lower_devices,
+    pauses,
     rules,
     tagged_devices,
 )
@@ -45,6 +46,9 @@ printf '},"vlans":%s' "$(bridge -j vlan show 2>/dev/null || printf null)"
 printf ',"nftables":'
 if command -v nft >/dev/null; then printf '%s' "$(nft -j list ruleset 2>/dev/null || printf null)"
 elif grep -q nf_tables_newrule /proc/kallsyms; then printf null; else printf '{}'; fi
+for tool in 'ethtool --json -a' 'dcb -j pfc show dev'; do printf ',"%s":{' "$tool"; comma=
+for dev in $(cd /sys/class/net && ls -d */ | tr -d /); do found=$($tool "$dev" 2>/dev/null)
+printf '%s"%s":%s' "$comma" "$dev" "${found:-null}"; comma=,; done; printf '}'; done
 printf ',"tables":"%s"}\n' "$(cd /proc/net && grep -s . ip_tables_names ip6_tables_names | tr '\n' ' ')"
 """
 
@@ -85,7 +89,7 @@ def read_model(text: str, name: str) -> Model:
             ]
             for dev, listed in reading["filters"].items()
         }
-        statements = rules(reading)
+        statements = [*rules(reading), *pauses(reading)]
         lower = lower_devices(reading["links"], reading.get("vlans"))
         tagged = tagged_devices(reading["links"], reading.get("vlans"))
         kinds = {link["ifname"]: link.get("linkinfo") or {} for link in reading["links"]}

@@ -65,6 +65,20 @@ def overrides(model: Model) -> tuple[Override, ...]:
     return tuple(after for before, after in zip(seen, placed) if after.ports or not before.ports)
 
 
+def pauses(reading: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the pauses that ports obey or send, as far as their drivers and the machine's programs show them.
+
+    Forms: ethtool, netlink/pause.c; iproute2, dcb/dcb_pfc.c. Raises a TypeError, KeyError or AttributeError.
+    """
+    for port, shown in reading.get("ethtool --json -a", {}).items():
+        for row in shown or ():
+            yield from ((f"link pause {way}", (port,)) for way in ("rx", "tx") if row.get(way) is not False)
+    for port, shown in reading.get("dcb -j pfc show dev", {}).items():
+        for priority, state in enumerate(shown["prio_pfc"] if shown else ()):
+            if state not in (False, "off"):
+                yield f"link pfc {priority}", (port,)
+
+
 def hashed_fields(model: Model) -> dict[str, tuple[str, ...]]:
     """Return the fields by which each bond spreads packets, in the modes that send a flow by one member.
 

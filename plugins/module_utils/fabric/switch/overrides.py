@@ -34,7 +34,8 @@ def overrides_of(seen: Switch, speeds_gbit_s: Mapping[str, float]) -> Iterator[O
     An inventory has the members of a port channel, or the port channel itself. Of the latter, the lines that its
     members do not have are its QoS, which is read.
     """
-    read = tuple(f"interface {lag} " for lag in seen.lags if lag in speeds_gbit_s)
+    lags = [lag for lag in seen.lags if lag in speeds_gbit_s]
+    read = tuple(f"{words} {lag} " for lag in lags for words in ("interface", "class-of-service interfaces"))
     lag_of = {member: lag for lag, members in seen.lags.items() for member in members}
     for override in seen.overrides:
         if override.effect == QUEUE and override.statement.startswith(read):

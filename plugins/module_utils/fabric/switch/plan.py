@@ -8,7 +8,7 @@ speed and cable share one PortQos.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Optional
@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, REVISION, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import ASICS_VARIABLE, with_buffers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec
@@ -93,6 +93,33 @@ def remarks(wanted: Mapping[str, Switch]) -> list[str]:
         for shares, switches in sorted(names.items(), key=lambda entry: entry[0].default_of)
     ]
     return assumed + _idle_link_remarks(wanted)
+
+
+def table_remarks(specs: list[SwitchSpec], buffers: Mapping[str, Buffers]) -> list[str]:
+    """Return a line for each way in which buffers that were read differ from the table's row, with the switches."""
+    names: dict[str, set[str]] = {}
+    for spec in specs:
+        asic, own = spec.asic, buffers.get(spec.name)
+        if asic is None or own is None or ASICS.get(asic.name) is not asic:
+            continue
+        for text in _unlike_table(asic, own):
+            names.setdefault(f"{text} of {asic.title} ({REVISION}, {asic.source.split(':')[0]})", set()).add(spec.name)
+    return [
+        f"differs from the vendor's file, and is planned as it is: {text}: {fold(sorted(names[text]))}"
+        for text in names
+    ]
+
+
+def _unlike_table(asic: Asic, own: Buffers) -> Iterator[str]:
+    if own.lossless_bytes is not None and own.lossless_bytes != asic.shared_bytes:
+        yield f"lossless pool {own.lossless_bytes}, {asic.shared_bytes} in that"
+    if own.lossless_bytes is not None and own.headroom_pool_bytes != asic.headroom_pool_bytes:
+        yield f"headroom pool {own.headroom_pool_bytes}, {asic.headroom_pool_bytes} in that"
+    if asic.formula is None:
+        for (speed, cable), row in own.headroom.items():
+            table_row = asic.headroom.get((speed, cable))
+            if table_row is not None and row.xoff_bytes != table_row.xoff_bytes:
+                yield f"xoff {row.xoff_bytes} at {speed} Gbit/s and {cable} m, {table_row.xoff_bytes} in that"
 
 
 def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shared: dict[Any, PortQos]) -> Switch:

@@ -24,12 +24,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import backups
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
+    buffers_of,
     file_of,
     running_texts,
     wanted_and_seen,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import problems
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import remarks
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import remarks, table_remarks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stage_changes import (
     StageChange,
@@ -77,6 +78,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     }
     unchanged = {name: switch for name, switch in wanted.items() if name not in whole_changes}
     result["table"] += [*_remaining_problems(seen, unchanged), *remarks(wanted)]
+    result["table"] += table_remarks(readings.inventory.specs, buffers_of(seen))
     result["table"] += _unlinked_nics(readings.inventory.fabric, params["hosts"] or {})
     if not check_mode:
         back_up(params["backup_path"], {name: running[name] for name in whole_changes}, wanted)

@@ -233,6 +233,7 @@ DELL_SONIC = OverrideRules(
 )
 LINUX = OverrideRules(
     (r"link (down|xdp)$", LINK),
+    (r"link (pause|pfc) ", PAUSE),
     (r"link \S+ tagged$", CLASS),
     # A team's hash is not shown; these modes have none, or move flows between members; a bond of no mode was not read.
     (r"(team|bond)$|bond (balance-rr|broadcast|balance-tlb|balance-alb)$", PATH),

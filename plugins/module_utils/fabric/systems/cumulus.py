@@ -35,6 +35,7 @@ without an MTU has 9216, and a priority that pauses is in the lossless pool wher
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.systems import CUMULUS_COUNTERS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import (
@@ -77,4 +78,5 @@ CUMULUS = SwitchSystem(
     interruptions={
         '"(pfc|traffic-pool|advance-buffer-config)"': "packets can be lost for a moment; no time is given",
     },
+    counters=CUMULUS_COUNTERS,
 )

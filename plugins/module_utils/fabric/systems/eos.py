@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.systems import EOS_COUNTERS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     ECMP_FIELDS,
@@ -389,4 +390,5 @@ EOS = SwitchSystem(
         "Tomahawk's uc-tx-queue are",
     },
     sizes_headroom=True,  # EOS is given neither bytes nor cables
+    counters=EOS_COUNTERS,
 )

@@ -53,6 +53,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.systems import JUNOS_COUNTERS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
@@ -301,7 +302,7 @@ JUNOS = SwitchSystem(
     remediation=remediation,
     restoration=restoration,
     port=PORT,
-    port_example="et-0/0/1",
+    port_example="et-0/0/1, or ae1",
     not_held={"headroom": "Junos computes it from cable length and MRU"},
     # QFX5210 to QFX5240, QFX5120 and QFX5130, by their buffers: 42, 64, 112, 165, 32 and 132 MB (Juniper,
     # "Understanding CoS Buffer Configuration", table 1).
@@ -313,4 +314,5 @@ JUNOS = SwitchSystem(
     parse_sized=parse,
     # Juniper, statement congestion-notification-profile of [edit class-of-service].
     interruptions={"congestion-notification-profile": "a port is blocked while its PFC changes; no time is given"},
+    counters=JUNOS_COUNTERS,
 )

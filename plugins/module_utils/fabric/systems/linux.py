@@ -41,6 +41,7 @@ import math
 import re
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.systems import LINUX_COUNTERS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Ecn, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
@@ -361,4 +362,5 @@ LINUX = SwitchSystem(
     # The filters of the port where a packet leaves classify its DSCP, whichever port it entered by.
     classifies_at_egress=True,
     boot_configuration=boot_configuration,
+    counters=LINUX_COUNTERS,
 )

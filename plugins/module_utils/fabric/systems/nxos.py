@@ -35,6 +35,7 @@ import re
 from collections import Counter
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.systems import NXOS_COUNTERS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
@@ -345,4 +346,5 @@ NXOS = SwitchSystem(
     asics=(),  # Cisco publishes no numbers for the ASICs of Nexus 9000
     sizes_headroom=True,  # NX-OS is given neither bytes nor cables
     check_cable=check_cable,
+    counters=NXOS_COUNTERS,
 )

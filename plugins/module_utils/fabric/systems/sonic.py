@@ -18,6 +18,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.systems import SONIC_COUNTERS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
@@ -155,4 +156,5 @@ SONIC = SwitchSystem(
         r'(?s)"remove", "path": "/\w+/[^"/|]*,.*\n\n': "ports that share a key with others, also those without a "
         "policy, lose what the key sets until its last patch is applied",
     },
+    counters=SONIC_COUNTERS,
 )

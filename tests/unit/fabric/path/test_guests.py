@@ -258,6 +258,40 @@ def test_a_fault_of_an_application_names_the_variables_of_its_program(program, t
     assert [of_tos, of_gid] == [Mentions(traffic_class), Mentions(gid_index)] if traffic_class else "=" not in of_tos
 
 
+NO_PATHS = ["NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_SPLIT_DATA_ON_QPS"]
+
+
+@pytest.mark.parametrize(
+    ("program", "environment", "seen_tos", "missing"),
+    [
+        ("NCCL", {"NCCL_IB_TC": 106, "NCCL_IB_SPLIT_DATA_ON_QPS": 1}, None, NO_PATHS[:1]),
+        ("NCCL", {"NCCL_IB_TC": "106", "NCCL_IB_SPLIT_DATA_ON_QPS": "1", "NCCL_IB_ADAPTIVE_ROUTING": "1"}, None, []),
+        ("NCCL", {"NCCL_IB_TC": "104", "NCCL_IB_ADAPTIVE_ROUTING": "0"}, 104, NO_PATHS),
+        ("NCCL", {}, 0, NO_PATHS),
+        ("NCCL", {"NCCL_IB_TC": "0x68"}, 104, NO_PATHS),
+        ("NCCL", {"NCCL_IB_TC": "106x"}, "106x", NO_PATHS),
+        ("NVSHMEM", {"NCCL_IB_TC": "106"}, 0, []),
+        ("UCX", {}, None, ["UCX_IB_AR_ENABLE"]),  # its default is 106
+        ("mine", {"NCCL_IB_TC": "0"}, None, []),
+    ],
+)
+def test_a_declared_environment_is_compared_with_what_its_program_needs(program, environment, seen_tos, missing):
+    asked = request()
+    asked["applications"]["vm1"] = [{"name": program, "tos": 106, "queue_pairs": 2, "environment": environment}]
+    result = report.checked(asked)
+    assert [fault["seen"] for fault in result["faults"]] == ([] if seen_tos is None else [seen_tos])
+    listed = [unseen["what"].split("=")[0] for unseen in result["unseen"] if "=" in unseen["what"]]
+    assert sorted(listed) == missing
+
+
+@pytest.mark.parametrize("environment", [[], "NCCL_IB_TC=106", {"A": None}, {"A": [106]}, {"A": True}, {1: 2}])
+def test_an_environment_that_is_none_is_refused(environment):
+    asked = request()
+    asked["applications"]["vm1"] = [{"name": "NCCL", "tos": 106, "environment": environment}]
+    with raises(FabricError, "environment"):
+        report.checked(asked)
+
+
 def test_a_gid_of_a_table_that_was_not_read_neither_holds_nor_fails():
     asked = request()
     asked["applications"]["vm1"][0]["gid_index"] = 3

@@ -72,13 +72,13 @@ def test_lines_without_content_are_passed_over():
 
 
 def test_only_ports_and_what_has_class_of_service_are_listed():
-    listed = ["et-0/0/1", "xe-1/2/3", "ge-0/0/0", "mge-0/0/0", "et-0/0/1:3"]
-    other_names = ["et-0/0", "fxp0", "ae0", "xet-0/0/1", "et-0/0/1:x"]
+    listed = ["et-0/0/1", "xe-1/2/3", "ge-0/0/0", "mge-0/0/0", "et-0/0/1:3", "ae0"]
+    other_names = ["et-0/0", "fxp0", "irb", "ae", "xet-0/0/1", "et-0/0/1:x"]
     lines = [f"interfaces {name} mtu 9000" for name in (*listed, *other_names)]
     assert list(read(*lines).ports) == ["et-0/0/0", *listed]
-    assert list(read(*lines, f"{COS} interfaces ae0 scheduler-map m", f"{COS} scheduler-maps m").ports) == [
+    assert list(read(*lines, f"{COS} interfaces fxp0 scheduler-map m", f"{COS} scheduler-maps m").ports) == [
         "et-0/0/0",
-        "ae0",
+        "fxp0",
         *listed,
     ]
 

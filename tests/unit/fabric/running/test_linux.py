@@ -364,6 +364,21 @@ def test_other_text_is_refused(text, cause):
     assert str(error.value).startswith(f"leaf1: what was read by tc: {cause}")
 
 
+@pytest.mark.parametrize("tool", ["ethtool --json -a", "dcb -j pfc show dev"])
+@pytest.mark.parametrize("shown", [5, "x", [5], [[]], {"prio_pfc": 5}, {"prio": []}, {"p1": []}])
+def test_pauses_in_another_form_are_refused(tool, shown):
+    reading = {"links": [], "qdiscs": [], "filters": {}, "sysctl": {}, tool: {"p1": shown}}
+    with raises(FabricError, "leaf1", "READING"):
+        read_model(json.dumps(reading), "leaf1")
+
+
+@pytest.mark.parametrize(("rx", "tx"), [(True, False), (None, False), ("off", True)])
+def test_a_pause_that_is_not_shown_as_off_counts_as_on(rx, tx):
+    shown = {"p1": [{"ifname": "p1", "rx": rx, "tx": tx}], "lo": None}
+    reading = {"links": [], "qdiscs": [], "filters": {}, "sysctl": {}, "ethtool --json -a": shown}
+    assert ("link pause rx", ("p1",)) in read_model(json.dumps(reading), "leaf1")["rules"]
+
+
 def test_repeated_keys_make_a_filter_unreadable():
     text = json.dumps(READ).replace('"options": {}', '"options": {"match": {"off": 0}, "match": {"off": 4}}')
     assert read_model(text, "leaf1")["filters"]["p1"] == [{"kind": "flower", "options": {"match": None}}]

@@ -908,6 +908,8 @@ EXAMPLES = {
         ),
     },
     "linux": {
+        "link-level pause": (lambda reading: with_pause(reading, rx=True), "link pause rx"),
+        "pause of one priority": (lambda reading: with_pause(reading, pfc=3), "link pfc 3"),
         "port down": (lambda reading: reading["links"][0].update(flags=["BROADCAST"]), "link down"),
         "classifier on ingress": (
             lambda reading: reading["qdiscs"].append(
@@ -1252,6 +1254,8 @@ HARMLESS = {
     ],
     "linux": [
         lambda _reading: None,
+        lambda reading: with_pause(reading),
+        lambda reading: reading.update({"ethtool --json -a": {"eth9": None}, "dcb -j pfc show dev": {"eth9": None}}),
         lambda reading: with_bond(reading, 9216),
         lambda reading: with_vlan(reading, 20, mtu=1500),
         lambda reading: reading["links"].append(
@@ -1423,6 +1427,13 @@ def with_rule(reading, *expressions, hook="postrouting"):
     with_rules(reading, list(expressions), hook=hook)
 
 
+def with_pause(reading, rx=False, pfc=None):
+    """Add what ethtool and dcb show of the first port: link-level pause, and PFC of one priority."""
+    port = reading["links"][0]["ifname"]
+    reading["ethtool --json -a"] = {port: [{"ifname": port, "autonegotiate": False, "rx": rx, "tx": False}]}
+    reading["dcb -j pfc show dev"] = {port: {"pfc_cap": 8, "prio_pfc": [priority == pfc for priority in range(8)]}}
+
+
 def with_rules(reading, *rules, other=(), hook="postrouting", family="inet", policy="accept"):
     """Add the rules of a chain with a hook, and the rule of the chain d without one."""
     place = {"family": family, "table": "t"}
@@ -1507,17 +1518,23 @@ def test_other_statements_change_nothing(system, index):
     assert judged(system, changed(system, HARMLESS[system][index])) == ([], [], "")
 
 
+def with_port(system, name):
+    """Return a request whose spine1 has ``name`` in place of its first port."""
+    request, port = params(system), next(iter(PORTS[system]))
+    switches = json.dumps(request["switches"]).replace(f'"spine1", "port": "{port}"', f'"spine1", "port": "{name}"')
+    request["switches"] = json.loads(switches)
+    ports = request["switches"]["spine1"]["ports"]
+    request["switches"]["spine1"]["ports"] = {name: ports.pop(port), **ports}
+    return request
+
+
 @pytest.mark.parametrize("place", ["PORT", "member"])
 @pytest.mark.parametrize(("system", "lag"), [("eos", "Port-Channel7"), ("nxos", "port-channel7")])
 def test_a_port_channel_of_the_inventory_is_checked_with_its_members(system, lag, place):
     """Without the statement it holds: its lines that its member does not have are its policy."""
 
     def faults(statement):
-        request, port = params(system), next(iter(PORTS[system]))
-        switches = json.dumps(request["switches"]).replace(f'"spine1", "port": "{port}"', f'"spine1", "port": "{lag}"')
-        request["switches"] = json.loads(switches)
-        ports = request["switches"]["spine1"]["ports"]
-        request["switches"]["spine1"]["ports"] = {lag: ports.pop(port), **ports}
+        request, port = with_port(system, lag), next(iter(PORTS[system]))
         lines = {"PORT": "", "member": "", place: statement}
         request["running"]["spine1"] = (
             request["running"]["spine1"].replace(f"interface {port}\n", f"interface {lag}\n{lines['PORT']}")
@@ -1529,3 +1546,21 @@ def test_a_port_channel_of_the_inventory_is_checked_with_its_members(system, lag
     assert faults("") == ([], True)
     for statement in ("shutdown", "storm-control broadcast level 1"):
         assert faults(f"   {statement}\n") == ([statement], False)
+
+
+@pytest.mark.parametrize("place", ["ae7", "et-0/0/9"])
+def test_an_aggregated_interface_of_the_inventory_is_checked_with_its_members(place):
+    """As above, on Junos, whose class of service is of the aggregated interface."""
+
+    def faults(statement):
+        request = with_port("junos", "ae7")
+        port = next(iter(PORTS["junos"]))
+        lines = request["running"]["spine1"].replace(f"interfaces {port} ", "interfaces ae7 ")
+        lines += f"set interfaces et-0/0/9 ether-options 802.3ad ae7\n{statement}"
+        request["running"]["spine1"] = lines
+        path = report.checked({**request, "paths": [], "rdma_class": None, "thresholds": True})["faults"]
+        return [fault["seen"] for fault in path], prove(request)[0].holds
+
+    assert faults("") == ([], True)
+    for statement in (f"interfaces {place} disable", f"class-of-service interfaces {place} shaping-rate 1g"):
+        assert faults(f"set {statement}\n") == ([statement], False)

@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from patched_sonic import apply, jsonpatch, patch
@@ -14,7 +17,9 @@ from refusals import refuses
 from sonic_configs import default_config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, REVISION
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.rollout import planned
 
 # Facts of images (sonic-buildimage 086b03bd70; tests/sonic_images prints all): ASIC; ports, Gbit/s,
 # the cable in m; ingress_lossless_pool's size and xoff, the largest egress pool; the profile: size, xon, xoff, exponent
@@ -106,6 +111,31 @@ def test_an_image_is_planned_with_its_own_pools_and_headroom(name):
     assert plan_of(asic, after, ports) == switch
 
 
+def remarks_of(asic, config, ports):
+    given = request(asic, config, ports)
+    rest = dict.fromkeys(["nics", "nics_wanted", "backup_path"])
+    return [line for line in planned({**given, **rest}, True, False)["table"] if REVISION in line]
+
+
+def test_buffers_that_differ_from_the_table_are_named_with_the_revision_of_its_file():
+    _asic, *described = IMAGES["M2-W6940-128QC t0"]
+    row = ASICS["tomahawk5"]
+    lines = remarks_of("tomahawk5", *image(*described))
+    pool, headroom_pool = (next(line for line in lines if name in line) for name in ("lossless pool", "headroom pool"))
+    assert all(part in pool for part in ("leaf1", str(162539680 - 33374584), str(row.shared_bytes), row.title))
+    assert all(part in headroom_pool for part in ("leaf1", "33374584", str(row.headroom_pool_bytes)))
+    table_xoff = row.headroom[400, 5].xoff_bytes
+    lines = remarks_of("tomahawk5", *image(*described[:-1], (18796, 0, table_xoff + 254, -2, 3556)))
+    assert [line for line in lines if str(table_xoff) in line and str(table_xoff + 254) in line]
+
+
+def test_buffers_as_in_the_table_are_not_named():
+    row = ASICS["tomahawk5"]
+    config, ports = image(64, 800, 5, (row.pool_bytes, row.headroom_pool_bytes, row.buffer_bytes), None)
+    assert remarks_of("tomahawk5", config, ports) == []
+    assert remarks_of("tomahawk5", default_config(), {"Ethernet0": {"speed_gbit_s": 400, "cable_m": 5}}) != []
+
+
 def test_headroom_beyond_what_the_vendors_own_configuration_needs_is_refused():
     """32 ports with two priorities of 165,568 bytes share 196,608."""
     config, ports = image(32, 100, 5, (12766208, 196608, 33004032), (1248, 2288, 165568, -3, 2288))
@@ -190,3 +220,25 @@ def test_a_size_with_a_blank_is_read():
     """Mellanox-SN4700-O8C48's xoff is '6217728 '."""
     config, ports = image(2, 400, 5, (26451968, "6217728 ", 60817392), None)
     assert plan_of("spectrum3", config, ports)
+
+
+KINDS = {
+    "planned": "planned: ",
+    "no pools": "(headroom|lossless queues) needs? this (pool|profile)",
+    "speed without": "has no headroom profile",
+    "too small for ECN": "ECN cannot mark earlier",
+    "egress_lossless_profile": "lossless queues share the buffer|a queue drops above",
+    "no ports": "no ports are given",
+    "not rendered": "not rendered: ",
+}
+
+
+def test_the_page_has_the_results_of_all_images():
+    """sonic_images.txt is the output of tests/sonic_images at the revision in its first line."""
+    head, *lines = (Path(__file__).parent / "sonic_images.txt").read_text().splitlines()
+    assert REVISION.split()[1] in head
+    counts = Counter(next(kind for kind, text in KINDS.items() if re.search(text, line)) for line in lines)
+    page = (Path(__file__).parents[4] / "docs/background/roce.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.M)
+    assert {kind: int(number) for number, text in rows for kind in KINDS if kind in text} == counts
+    assert f"Of the {len(lines)} default configurations of {REVISION}" in page

@@ -180,7 +180,7 @@ def test_a_system_is_accepted_only_on_its_supported_asics(system, asics):
         ("cumulus", ["swp1", "swp64s7"], ["Ethernet0", "swp"], "swp1, or swp1s0 for a part of one"),
         ("eos", ["Ethernet1/1", "Port-Channel9"], ["Et1/1", "swp1"], "Ethernet1/1, or Port-Channel1"),
         ("nxos", ["Ethernet1/1", "port-channel9"], ["eth1/1", "Ethernet1"], "Ethernet1/1, or port-channel1"),
-        ("junos", ["et-0/0/1", "et-0/0/1:3"], ["et0", "ae0"], "et-0/0/1"),
+        ("junos", ["et-0/0/1", "et-0/0/1:3", "ae0"], ["et0", "ae"], "et-0/0/1, or ae1"),
         (
             "dell_sonic",
             ["Eth1/1", "Eth1/1/2", "Ethernet0"],

@@ -41,6 +41,10 @@ def test_a_system_has_all_names_and_task_files_of_the_contract(name):
     files = {path.name for path in (ROLE / "tasks" / name).iterdir()}
     assert {"read.yml", "apply.yml", "restore.yml", *saved} <= files
     assert ("save.yml" in files) == bool(saved)
+    assert ("counters.yml" in files) == bool(system.counters)
+    if system.counters and name not in ("cumulus", "junos"):  # these ask by path and by RPC
+        tasks = (ROLE / "tasks" / name / "counters.yml").read_text()
+        assert [command for command in system.counters.commands if f"    - {command}\n" not in tasks] == []
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -59,6 +63,8 @@ def test_a_change_is_computed_only_if_something_differs(name, other_policy):
 def test_the_role_accepts_the_systems_of_the_registry():
     options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     assert options["roce_switch_system"]["choices"] == sorted(SYSTEMS)
+    counting = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__roce_switch_counting"]
+    assert counting == sorted(name for name, system in SYSTEMS.items() if system.counters)
     assert {path.name for path in (ROLE / "tasks").iterdir() if path.is_dir()} == {*SYSTEMS, "restore"}
 
 

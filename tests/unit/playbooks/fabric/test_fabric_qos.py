@@ -90,6 +90,35 @@ def test_a_run_waits_for_the_buffers_that_an_image_computes(fabric):
     assert set(changed(output).values()) == {0}
 
 
+def test_a_run_waits_until_a_blocked_port_is_up_again(fabric):
+    fabric.set_links("up", "down", "up", "up", "down", "up", "done")  # each stage asks once before its change
+    status, output = fabric.play(policy=LOSSY)
+    assert status == 0, output
+    assert len(fabric.links()) < 6
+    assert "not known to be up" not in output
+
+
+def test_a_port_that_stays_down_ends_the_run_and_the_switches_are_restored(fabric):
+    before = fabric.sonic(), settings(fabric.nvue.applied)
+    fabric.set_links("up", "down")
+    status, output = fabric.play("-e", "roce_switch_ports_s=1", policy=LOSSLESS)
+    assert status != 0
+    assert "leaf1: switches have their classes" in output
+    assert "down 1 s after it: Ethernet0" in output
+    assert (fabric.sonic(), settings(fabric.nvue.applied)) == before
+
+
+def test_a_port_of_which_nothing_is_known_after_a_change_is_named(fabric):
+    (fabric.leaf1 / "bin/sonic-db-dump").write_text(
+        "#!/bin/sh\ncd $(dirname $0)/..; case $4 in PORT*) cat links; rm -f links;; esac\n"
+    )
+    (fabric.leaf1 / "bin/sonic-db-dump").chmod(0o755)
+    (fabric.leaf1 / "links").write_text('{"PORT_TABLE:Ethernet0": {"value": {"oper_status": "up"}}}')
+    status, output = fabric.play("-e", "roce_switch_ports_s=1", policy=LOSSY)
+    assert status == 0, output
+    assert "leaf1: not known to be up 1 s after the change: Ethernet0" in output
+
+
 def test_a_failed_proof_restores_the_previous_configurations(fabric):
     """The change from lossy to lossless has two stages; before the proof's reading, someone else changes leaf1."""
     fabric.apply(LOSSY, *SWITCHES)

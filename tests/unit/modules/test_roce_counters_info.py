@@ -1,0 +1,33 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module roce_counters_info on what a switch has shown; test_roce_host has its calls on a host."""
+
+from __future__ import annotations
+
+import copy
+
+from shown_counters import PORTS, SHOWN
+
+from ansible_collections.sailloft.fleet.plugins.modules import roce_counters_info
+
+
+def test_the_counters_of_a_switch_are_returned_with_their_differences(call):
+    earlier = call(roce_counters_info, {"system": "cumulus", "shown": SHOWN["cumulus"]})
+    assert earlier["counters"][PORTS["cumulus"]]["pause_sent"][3] == 32
+    assert set(earlier["unknown"]) == {"watchdog"}
+    assert "differences" not in earlier
+    shown = copy.deepcopy(SHOWN["cumulus"])
+    shown["interface/PORT/counters/qos"]["swp1"]["pfc-stats"]["3"]["tx-pause-frames"] = 40
+    later = call(roce_counters_info, {"system": "cumulus", "shown": shown, "before": earlier["counters"]})
+    assert later["differences"]["swp1"]["pause_sent"] == [None] * 3 + [8] + [None] * 4
+    assert (later["changed"], "up" in later["differences"]["swp1"]) == (False, False)
+
+
+def test_a_system_without_known_counters_says_why(call):
+    result = call(roce_counters_info, {"system": "dell_sonic", "shown": {"show x": "y"}})
+    assert result["counters"] == {}
+    assert set(result["unknown"]) >= {"pause_received", "dropped", "watchdog"}
+
+
+def test_the_nics_of_a_switch_are_refused(call):
+    assert call(roce_counters_info, {"system": "eos", "nics": ["mlx5_0"]})["failed"]
