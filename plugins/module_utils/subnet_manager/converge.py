@@ -157,7 +157,7 @@ def _texts(options: Mapping[str, Any]) -> dict[str, str]:
     if "guid" not in values(files[config]):
         raise RequestError(
             f"{config}: the GUID of the host's HCA is not known, so opensm would take the first port of the host",
-            "give it in guids or found of ib_plan",
+            "give it in guids or readings of ib_plan",
         )
     return {**texts, CONF: files[config]}
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import (
@@ -20,13 +19,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_
     TOPOCONFIG,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.opensm_options import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import routing_lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import AGGREGATION_NODE
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
 
 # opensm's own defaults.
 DUMPS, LOG = "/var/log", "/var/log/opensm.log"
-# The files in the directory of the dumps, by the option of ib_fabric_proof that takes them.
+# The files in the directory of the dumps, by the field of the readings.
 DUMP_FILES = {
     "links": "opensm-subnet.lst",
     "forwarding": "opensm-lfts.dump",
@@ -50,8 +50,8 @@ def manager_files(folder: Path) -> dict[str, str]:
     return {name: _text(folder / name) for name in names if (folder / name).is_file()}
 
 
-def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> dict[str, Any]:
-    """Return what ib_fabric_proof takes, and as ``unread`` lines about what could not be read.
+def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple[HostReadings, list[str]]:
+    """Return the readings of a subnet, and lines about what could not be read.
 
     ``folder`` has the files of the host's subnet manager. Raises InfinibandError if the dumps still change
     after ``limit_s``.
@@ -61,21 +61,14 @@ def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> dict[
     unread: list[str] = []
     dumps = _dumps(Path(options.get("dump_files_dir", DUMPS)), unread, limit_s)
     tell("opensm's dumps are read")
-    log = _end_of(Path(options.get("log_file", LOG)), unread)
+    log = routing_lines(_end_of(Path(options.get("log_file", LOG)), unread))
     names = folder / NAMES
     mapped = ["--node-name-map", str(names)] if names.is_file() else []
     found = _output(unread, diags, "ibnetdiscover", "-p", *mapped)
     tell("the links are read")
     pkeys = _pkeys(diags, found, tell, unread)
-    return {
-        "found": found,
-        **dumps,
-        "log": routing_lines(log),
-        "pkeys": pkeys,
-        "managers_found": _managers(diags, unread),
-        "files": files,
-        "unread": unread,
-    }
+    managers = _managers(diags, unread)
+    return HostReadings(True, files, found, log=log, pkeys=pkeys, managers=managers, **dumps), unread
 
 
 def _dumps(folder: Path, unread: list[str], limit_s: float) -> dict[str, str]:

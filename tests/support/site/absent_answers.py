@@ -158,7 +158,7 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "gpu_node": lambda _given: SOFTWARE,
     "host_guests_info": lambda _given: {"guests": [], "words": []},
     "host_topology_info": lambda _given: {"topology": server().to_dict(), "recording": "{}"},
-    "ib_fabric_info": lambda _given: {"files": {}, "unread": []},
+    "ib_fabric_info": lambda _given: {"sha256": "", "counts": {}, "unread": []},
     "ib_manager": manager,
     "kernel_arguments": lambda _given: {**WAITS, "acs": {"not_taken": []}},
     "nic_firmware": lambda _given: {**WAITS, "devices": {}, "diff": {"before": {}, "after": {}}},

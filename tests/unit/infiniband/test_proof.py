@@ -11,11 +11,13 @@ import ib_sites
 import made_up_dumps
 import pytest
 import sites
-from messages import Mentions, raises
+from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import Readings, prove, wanted_pkeys
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove, wanted_pkeys
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import Readings
 
 SITE, GUIDS = ib_sites.small()
 SETTINGS = {
@@ -79,10 +81,10 @@ def test_nothing_that_was_not_read_counts_as_held():
     claims = unproved(log="", pkeys={}, managers="", files={}, found="")
     assert claims["opensm: the routing engine that is in use"].holds is False
     names = {text.split(":")[0] for text, claim in claims.items() if claim.holds is False}
-    assert names >= {"node-1", "node-2", "node-3", "node-4", "subnet managers", "spine-1", "leaf-1-1"}
-    assert not {
-        claim.claim for claim in prove(PLAN, readings(found="")).claims if claim.layer == "cables" and claim.holds
-    }
+    assert names >= {"node-1", "node-2", "node-3", "node-4", "subnet managers", "cables", "GUIDs"}
+    for unread, layer in (({"found": ""}, "cables"), ({"links": "", "forwarding": "", "log": ""}, "routes")):
+        claims = prove(PLAN, readings(**unread)).claims
+        assert {(claim.holds, claim.seen) for claim in claims if claim.layer == layer} == {(False, None)}
 
 
 def test_one_hca_that_was_not_read_is_named():
@@ -135,11 +137,6 @@ def test_other_text_than_pkeys_counts_as_not_read(text):
 def test_files_that_were_read_without_their_last_newline_are_as_planned():
     texts = {name: text.rstrip("\n") for name, text in PLAN.files.items()}
     assert unproved(files={"node-1": texts, "node-3": texts}) == {}
-
-
-def test_files_that_are_no_texts_by_name_are_refused():
-    with raises(InfinibandError, "node-3"):
-        prove(PLAN, readings(files={"node-1": PLAN.files, "node-3": "text"}))
 
 
 def test_aggregation_nodes_of_switches_are_no_hcas():
@@ -276,3 +273,18 @@ def swap_first(text):
     """Return the table with the partition a in the first place."""
     rest, partition = sorted(re.findall("0x[0-9a-f]{4}", text)[:2], key=lambda pkey: int(pkey, 16) & 0x7FFF)[::-1]
     return f"   0: {partition} {rest} 0x0000\n64 pkeys capacity for this port\n"
+
+
+def test_links_are_marked_by_what_is_wrong_with_them():
+    low, up = PLAN.fabric.uplinks[0]
+    dumps = made_up_dumps.Dumps(PLAN.fabric)
+    slow = found(PLAN.fabric).replace("4x SDR - SW", "1x SDR - SW", 1)
+    gone = "".join(line for line in slow.splitlines(keepends=True) if f"'{low.switch}' - '{up.switch}'" not in line)
+    del dumps.forwarding["spine-1"][Hca("node-3", "mlx5_1")]
+    marks = Marks()
+    prove(PLAN, readings(found=gone, forwarding=dumps.forwarding_text()), marks)
+    first = next(iter(PLAN.fabric.hcas))
+    assert marks.of_link(low, up).state == "missing"
+    assert marks.of_link(first, PLAN.fabric.hcas[first]).state == "slow"
+    assert marks.of_link(Hca("node-3", "mlx5_1")).state == "no route"
+    assert {line.state for line in marks.worst_first(PLAN.fabric)} >= {"no route", "missing", "slow"}

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, SwitchPort
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
     AGGREGATION_NODE,
     infiniband_device,
@@ -49,10 +50,6 @@ class SubnetLink(NamedTuple):
     near: Node
     far: Node
     state: str
-
-
-# An end of a link: an HCA, or a switch's port.
-LinkEnd = Union[Hca, SwitchPort]
 
 
 class SwitchTable(NamedTuple):
