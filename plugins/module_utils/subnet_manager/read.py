@@ -39,6 +39,8 @@ AT_A_TIME = 8
 TOLD_EVERY = 512
 _CA = re.compile(r"CA\s+(\d+)\s+\d+\s+0x[0-9a-f]+ .*\(\s*'(.*)'\s+-\s+'.*'\s*\)")
 _COMMENT = re.compile(r"(?m)^(0x[0-9a-f]+ \d+ )#.*$")
+_ROUTED = re.compile(r"(?m)^(\w{3} \d\d \d\d:\d\d:\d\d) .* tables configured on all switches")
+_LOG_TIME = "%Y %b %d %H:%M:%S"
 _NOT_ZERO = re.compile(r"0x(?!0000)")
 
 Tell = Callable[[str], None]
@@ -59,9 +61,15 @@ def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple
     files = manager_files(folder)
     options = values(files.get(CONF, ""))
     unread: list[str] = []
-    dumps = _dumps(Path(options.get("dump_files_dir", DUMPS)), unread, limit_s)
+    place = Path(options.get("dump_files_dir", DUMPS))
+    dumps = _dumps(place, unread, limit_s)
     tell("opensm's dumps are read")
     log = routing_lines(_end_of(Path(options.get("log_file", LOG)), unread))
+    for name in ("links", "forwarding"):
+        file = place / DUMP_FILES[name]
+        if dumps[name] and routed_since(log, file.stat().st_mtime):
+            dumps[name] = ""
+            unread.append(f"{file}: opensm has routed again since it was written; let opensm run with log_flags 0x43")
     names = folder / NAMES
     mapped = ["--node-name-map", str(names)] if names.is_file() else []
     found = _output(unread, diags, "ibnetdiscover", "-p", *mapped)
@@ -69,6 +77,17 @@ def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple
     pkeys = _pkeys(diags, found, tell, unread)
     managers = _managers(diags, unread)
     return HostReadings(True, files, found, log=log, pkeys=pkeys, managers=managers, **dumps), unread
+
+
+def routed_since(log: str, written_s: float) -> bool:
+    """Return True if the log's last routing is later than a time (seconds since 1970). The log's times have no year."""
+    times = _ROUTED.findall(log)
+    if not times:
+        return False
+    year = time.localtime(written_s).tm_year
+    # Around New Year the log may be of the year before or after.
+    routed = (time.mktime(time.strptime(f"{one} {times[-1]}", _LOG_TIME)) for one in (year - 1, year, year + 1))
+    return min(routed, key=lambda second: abs(second - written_s)) > written_s
 
 
 def _dumps(folder: Path, unread: list[str], limit_s: float) -> dict[str, str]:

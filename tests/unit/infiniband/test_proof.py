@@ -13,7 +13,8 @@ import pytest
 import sites
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, fabric_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove, wanted_pkeys
@@ -288,3 +289,29 @@ def test_links_are_marked_by_what_is_wrong_with_them():
     assert marks.of_link(first, PLAN.fabric.hcas[first]).state == "slow"
     assert marks.of_link(Hca("node-3", "mlx5_1")).state == "no route"
     assert {line.state for line in marks.worst_first(PLAN.fabric)} >= {"no route", "missing", "slow"}
+
+
+def held(**others):
+    """Return whether a proof of these readings holds; texts that are no dumps are refused."""
+    try:
+        return prove(PLAN, readings(**others)).holds
+    except InfinibandError:
+        return False
+
+
+@pytest.mark.parametrize("name", ["found", "links", "forwarding", "order", "log", "managers"])
+def test_a_text_that_is_empty_or_cut_off_is_never_proved(name):
+    text = getattr(readings(), name)
+    lines = text.splitlines(keepends=True)
+    cuts = {"".join(lines[:at]) for at in range(0, len(lines), max(1, len(lines) // 7))} | {"".join(lines[:-1])}
+    cuts |= {cut + lines[-1][:5] for cut in cuts}
+    # Without an order, that of the names takes its place.
+    assert [cut for cut in cuts if cut.strip() and held(**{name: cut})] == []
+    assert held(**{name: ""}) is (name == "order")
+
+
+def test_tables_of_two_sweeps_are_not_proved():
+    other = fabric_of(ib_sites.tree(devices__spine__count=1, models__leaf__ports__up__names="ib[3:3]"), "compute")
+    assert not held(forwarding=made_up_dumps.Dumps(other).forwarding_text())
+    assert not held(forwarding=readings().forwarding.replace(" 003 ", " 004 "))
+    assert not held(links=made_up_dumps.Dumps(other).links_text())

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 from messages import Mentions, raises
@@ -25,6 +26,8 @@ RECORDS = (
 )
 LFTS = "Unicast lids [0-9] of switch Lid 6 guid 0x0000000000200003 ('leaf-2-2'):\n0x000e 002 # Channel Adapter\n"
 ROUTED = "Nov 28 05:02:06 911472 [20F6D740] 0x02 -> osm_ucast_mgr_process: ftree tables configured on all switches\n"
+# The dumps are written in the second in which the log names the engine, or later.
+WRITTEN_S = time.mktime(time.strptime("2026 Nov 28 05:02:07", "%Y %b %d %H:%M:%S"))
 
 
 @pytest.fixture
@@ -79,6 +82,8 @@ def dumps(tmp_path):
     (folder / "opensm-subnet.lst").write_text("links\n")
     (folder / "opensm-lfts.dump").write_text(LFTS)
     (folder / "opensm.log").write_text(f"start\n{ROUTED}SUBNET UP\n")
+    for file in folder.iterdir():
+        os.utime(file, (WRITTEN_S, WRITTEN_S))
     return folder
 
 
@@ -108,6 +113,17 @@ def test_what_is_missing_is_named(etc, tool):
     assert (result.links, result.log, result.managers) == ("", "", "")
     for fact in ("opensm-subnet.lst", "opensm-lfts.dump", "opensm.log", "no SA"):
         assert any(fact in line for line in unread), fact
+
+
+@pytest.mark.parametrize(("late_s", "read_again"), [(-3600, True), (0, True), (2, False), (3 * 86400, False)])
+def test_dumps_of_an_earlier_sweep_are_not_read(etc, dumps, late_s, read_again):
+    """An opensm that was restarted without log_flags 0x43 leaves the dumps of its last run."""
+    written = (dumps / "opensm-lfts.dump").stat().st_mtime
+    routed = time.strftime("%b %d %H:%M:%S", time.localtime(written + late_s))
+    (dumps / "opensm.log").write_text(ROUTED.replace("Nov 28 05:02:06", routed))
+    result, unread = read_fabric(etc)
+    assert [bool(result.links), bool(result.forwarding)] == [read_again] * 2
+    assert (Mentions("opensm-lfts.dump", "routed again", "0x43") in unread) is not read_again
 
 
 def test_dumps_are_read_when_two_readings_are_equal(etc, dumps, monkeypatch):
