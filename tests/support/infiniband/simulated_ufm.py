@@ -9,6 +9,9 @@ import json
 from typing import Any
 from urllib.error import HTTPError
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+
 
 class Answer(io.BytesIO):
     """An answer with a status."""
@@ -139,3 +142,15 @@ def link(one: tuple[str, int], other: tuple[str, int], width: str = "IB_4x") -> 
         "name": f"{one[0]}_{one[1]}:{other[0]}_{other[1]}",
         "capabilities": [],
     }
+
+
+def port(guids: dict[str, Any], switch: str, number: int) -> tuple[str, int]:
+    """Return GUID and number of a switch's port."""
+    return guids[switch][2:], number
+
+
+def planned_links(site: Site, guids: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of all links of the fabric "compute"."""
+    fabric = fabric_of(site, "compute")
+    hcas = [((guids[hca.host][hca.name][2:], 1), port(guids, *far)) for hca, far in fabric.hcas.items()]
+    return [link(*ends) for ends in (*hcas, *((port(guids, *low), port(guids, *up)) for low, up in fabric.uplinks))]

@@ -113,7 +113,11 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
         raise InfinibandError(
             f"switch 0x{next(iter(far_ends))}", "opensm-lfts.dump has no table of it", "read the dumps again"
         )
-    names = [line.split("\t", 1)[1] for line in order.splitlines() if "\t" in line]
+    lines = [line.split("\t", 1) for line in order.splitlines()]
+    if any(len(line) < 2 for line in lines):
+        cause = "a line of it is cut off"
+        raise InfinibandError(cause=cause, remedy="read the dumps again", subject="opensm-ftree-ca-order.dump")
+    names = [line[1] for line in lines]
     places = [
         None if name == _FREE_PLACE else Hca(*infiniband_device(name)) for name in names if name != AGGREGATION_NODE
     ]

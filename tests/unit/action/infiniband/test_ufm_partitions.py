@@ -10,21 +10,12 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ib_sites import TREE, small
 from messages import Mentions
-from simulated_ufm import SimulatedUfm
 
 from ansible_collections.sailloft.fleet.plugins.action import ufm_partitions
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import partitions as ufm
-from ansible_collections.sailloft.fleet.plugins.plugin_utils import ufm_action
 
 _SITE, GUIDS = small()
 PARTITIONS = {"a": {"pkey": 1, "members": {"node-1": "full", "node-2": "limited"}, "index0": True}}
-
-
-@pytest.fixture
-def server(monkeypatch):
-    server = SimulatedUfm()
-    monkeypatch.setattr(ufm_action, "open_url", server)
-    return server
 
 
 @pytest.fixture
