@@ -47,7 +47,7 @@ def test_a_proof_is_written_and_fails_where_something_was_not_read(make, tmp_pat
 
 
 def test_text_that_is_no_dump_is_refused(make, tmp_path):
-    text = "Unicast lids [0-9] of switch Lid 2 guid 0x0000000000200000 ('leaf'):\n0x0001 001 # CA\n"
+    text = "Unicast lids [0-9] of switch Lid 2 guid 0x0000000000200000 ('leaf'):\n0x0001 001 # CA\n1 lids dumped\n"
     with pytest.raises(AnsibleActionFail, match=r"opensm-subnet\.lst"):
         proved(make, tmp_path, {"node-0001": written(tmp_path, "", text)})
 
