@@ -46,9 +46,6 @@ options:
   progress:
     description: A file to which progress is appended, in lines; the action plugin reads and shows it.
     type: path
-  host_path:
-    description: A file on the host in which the action plugin finds what was read.
-    type: path
 """
 
 EXAMPLES = r"""
@@ -87,13 +84,13 @@ unread:
   elements: str
 """
 
+import base64
 import hashlib
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import private, write_atomic
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings, pack
@@ -108,9 +105,10 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     if params["subnet"]:
         readings, unread = read_fabric(Diags(params["device"]), folder, to_file(params["progress"]), params["limit_s"])
     content = pack(readings)
-    write_atomic(params["host_path"] or params["path"], content, private)
     return {
         "path": params["path"],
+        # The action plugin writes it, and takes it out of the result.
+        "content": base64.b64encode(content).decode(),
         "sha256": hashlib.sha256(content).hexdigest(),
         # ibnetdiscover has each cable from both of its ends.
         "counts": {
@@ -132,7 +130,6 @@ def main() -> None:
             "subnet": {"type": "bool", "default": True},
             "limit_s": {"type": "int", "default": 600},
             "progress": {"type": "path"},
-            "host_path": {"type": "path"},
         },
         supports_check_mode=True,
     )
