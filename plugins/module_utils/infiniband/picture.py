@@ -50,7 +50,8 @@ class _Matrix(NamedTuple):
 def picture(fabric: Fabric, marks: Marks | None = None) -> str:
     """Return the SVG. Without ``marks`` it is that of the plan."""
     shown = marks or Marks()
-    parts, y, right = [], TOP, 0
+    parts: list[str] = []
+    y, right = TOP, 0
     for matrix in _matrices(fabric, shown):
         part, width, height = _draw(matrix, y)
         parts.append(part)
@@ -132,7 +133,8 @@ def _draw(matrix: _Matrix, top: int) -> tuple[str, int, int]:
 def _side(fabric: Fabric, marks: Marks, x: int, planned: bool) -> tuple[str, int]:
     """Return the SVG of the legend and of the list of the worst, and its bottom."""
     states = [AS_PLANNED] if planned else STATES
-    parts, y = [], TOP
+    parts: list[str] = []
+    y = TOP
     for state in states:
         parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{COLOURS[state]}"/>\n')
         parts.append(_text(x + 16, y, "planned" if planned else state))

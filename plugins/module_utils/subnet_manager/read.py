@@ -76,7 +76,8 @@ def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple
     tell("the links are read")
     pkeys = _pkeys(diags, found, tell, unread)
     managers = _managers(diags, unread)
-    return HostReadings(True, files, found, log=log, pkeys=pkeys, managers=managers, **dumps), unread
+    links, forwarding, order = (dumps[name] for name in DUMP_FILES)
+    return HostReadings(True, files, found, links, forwarding, order, log, pkeys, managers), unread
 
 
 def routed_since(log: str, written_s: float) -> bool:

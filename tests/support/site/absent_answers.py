@@ -18,8 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.identity import EK_TEMPLATE
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings, pack
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings, pack
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains

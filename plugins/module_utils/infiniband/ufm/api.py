@@ -93,11 +93,12 @@ class Api:
 
     def rows(self, path: str) -> Iterator[Mapping[str, Any]]:
         """Return the rows of a paged answer; a UFM that does not page gives them all. Raises InfinibandError."""
-        number, before = 1, None
+        number = 1
+        before: list[Mapping[str, Any]] = []
         while True:
             data = self.read(f"{path}?page_number={number}&rpp={PAGE}")
             rows = data.get("data") if isinstance(data, dict) else data
-            if not isinstance(rows, list) or rows == before:
+            if not isinstance(rows, list) or (rows and rows == before):
                 raise not_as_documented(path)
             yield from rows
             if isinstance(data, list) or len(rows) < PAGE:
