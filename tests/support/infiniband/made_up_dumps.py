@@ -57,11 +57,13 @@ class Dumps:
         """Route each HCA up and down. The HCAs of a leaf have LIDs that follow each other."""
         peers: dict[SwitchPort, SwitchPort] = {}
         ups: dict[str, list[int]] = {}
-        downs: dict[str, dict[int, str]] = {}
+        downs: dict[str, list[int]] = {}
+        over: dict[str, dict[str, list[int]]] = {}
         for low, up in sorted(self.fabric.uplinks):
             peers[low] = up
             ups.setdefault(low.switch, []).append(low.number)
-            downs.setdefault(up.switch, {})[up.number] = low.switch
+            over.setdefault(low.switch, {}).setdefault(up.switch, []).append(up.number)
+            downs.setdefault(up.switch, []).append(up.number)
         places = {upper: {port: at for at, port in enumerate(sorted(ports))} for upper, ports in downs.items()}
         ranks = self.fabric.ranks()
         hcas = [hca for leaf in self.fabric.leaves.values() for hca in leaf]
@@ -70,7 +72,7 @@ class Dumps:
             switch: Forwarding(self.lids, bytearray([NO_PORT]) * (len(hcas) + 1)) for switch in self.fabric.switches
         }
         for leaf, members in self.fabric.leaves.items():
-            below = _below(leaf, downs)
+            below = _below(leaf, over)
             start = self.lids[members[0]]
             # By rank the place that each HCA takes among the ports of a switch, and the ports on its own way.
             positions: dict[int, list[int]] = {ranks[leaf]: list(range(len(members)))}
@@ -162,16 +164,16 @@ def _node(kind: str, guid: int, description: str, lid: int, port: int) -> str:
     )
 
 
-def _below(leaf: str, downs: dict[str, dict[int, str]]) -> dict[str, list[int]]:
-    """Return the ports of each switch above a leaf that lead down to it."""
+def _below(leaf: str, over: dict[str, dict[str, list[int]]]) -> dict[str, list[int]]:
+    """Return the ports of each switch above a leaf that lead down to it; ``over``: lower -> upper -> its ports."""
     below: dict[str, list[int]] = {leaf: []}
     layer = {leaf}
     while layer:
-        new = {
-            upper: sorted(port for port, lower in ports.items() if lower in layer)
-            for upper, ports in downs.items()
-            if upper not in below and layer & {*ports.values()}
-        }
-        below.update(new)
+        new: dict[str, list[int]] = {}
+        for lower in layer:
+            for upper, ports in over.get(lower, {}).items():
+                if upper not in below:
+                    new.setdefault(upper, []).extend(ports)
+        below.update({upper: sorted(ports) for upper, ports in new.items()})
         layer = {*new}
     return below
