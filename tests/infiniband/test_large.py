@@ -45,7 +45,7 @@ devices:
 links:
   rails: {from: nodes, ports: compute, to: leaf, to_ports: down, medium: fibre, fabric: c, infiniband: true}
   up:
-    {from: leaf, ports: up, to: spine, to_ports: down, each: 8, planes: 8, medium: fibre, fabric: c, infiniband: true}
+    {from: leaf, ports: up, to: spine, to_ports: down, each: 1, medium: fibre, fabric: c, infiniband: true}
   core:
     {from: spine, ports: up, to: core, to_ports: down, each: 1, planes: 16, medium: fibre, fabric: c, infiniband: true}
 media: {fibre: {most_m: 500}}

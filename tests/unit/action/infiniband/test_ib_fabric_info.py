@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a host read is a file on the controller, for its owner only, and not in the result."""
+"""The file of a reading is on the controller, for its owner only, and not in the result."""
 
 from __future__ import annotations
 
