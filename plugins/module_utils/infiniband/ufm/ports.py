@@ -41,7 +41,8 @@ class PortNames:
                 self.ends[f"{device} {port}"] = (
                     SwitchPort(device, int(number_at_end(port))) if is_switch else Hca(device, port)
                 )
-        self._names = {port: name for name, end in self.ends.items() if (port := self.port_of(end))}
+        known = {name: self.port_of(end) for name, end in self.ends.items()}
+        self._names = {port_of_name: name for name, port_of_name in known.items() if port_of_name}
 
     def port_of(self, end: LinkEnd) -> Port | None:
         """Return the port of an end, None if its GUID is not known."""
