@@ -190,7 +190,7 @@ def test_tables_of_another_subnet_than_planned_do_not_hold(tables, port):
 
 @pytest.mark.parametrize("text", ["", "garbage\n"])
 def test_no_route_claim_holds_without_tables(text):
-    claims = prove(PLAN, readings(links=text, forwarding=text, order=text)).claims
+    claims = prove(PLAN, readings(links=text, forwarding=text, order="")).claims
     assert {claim.holds for claim in claims if claim.layer == "routes" and claim.source != "opensm.log"} == {False}
 
 
@@ -200,8 +200,9 @@ def test_infiniband_cables_are_read_whether_or_not_their_ports_have_lldp():
         for group in model["ports"].values():
             group["lldp"] = False
     result = plan(sites.site(**{**ib_sites.TREE, "models": models}), "compute", SETTINGS, GUIDS)
-    held = {claim.holds for claim in prove(result, readings(found="")).claims if claim.layer == "cables"}
-    assert held == {False}
+    one_cable = found(PLAN.fabric).splitlines()[0]
+    claims = [claim for claim in prove(result, readings(found=one_cable)).claims if claim.layer == "cables"]
+    assert {claim.holds for claim in claims if "GUIDs" not in claim.claim} == {False}
 
 
 def test_two_devices_of_one_name_do_not_hold():
