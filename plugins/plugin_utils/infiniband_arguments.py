@@ -41,7 +41,7 @@ def read_readings(paths: Mapping[str, Any]) -> Readings:
                 by_host[host] = unpack(str(path), stream.read())
         except (OSError, TypeError, ValueError) as error:
             raise InfinibandError(
-                f"readings of {host}", f"{error}", "give the path that ib_fabric_info returned"
+                f"{error}", "give the path that ib_fabric_info returned", subject=f"readings of {host}"
             ) from None
     return together(by_host)
 

@@ -17,7 +17,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.guids im
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF, opensm_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import Readings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import (
     DEFAULT_PKEY,
     FULL,
@@ -31,16 +30,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.t
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import CableFault
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare as compare_cables
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import read_infiniband
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Link, number_at_end, planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import (
+    PlannedCable,
+    number_at_end,
+    planned,
+)
 
 _FOUND = "ibnetdiscover -p"
 _SMS = "saquery SMInfoRecord"
 
 
-def prove(plan: FabricPlan, readings: Readings, marks: Marks | None = None) -> Proof:
+def prove(plan: FabricPlan, readings: SubnetReadings, marks: Marks | None = None) -> Proof:
     """Return the proof of a fabric, and mark its links. Raises InfinibandError for texts of another kind."""
     name, marks = plan.fabric.name, marks or Marks()
     claims = [
@@ -54,7 +57,7 @@ def prove(plan: FabricPlan, readings: Readings, marks: Marks | None = None) -> P
     return Proof(f"infiniband-{name}", f"The InfiniBand fabric {name}: planned, found, routed", name, claims)
 
 
-def _route_claims(plan: FabricPlan, readings: Readings, marks: Marks) -> Iterator[Claim]:
+def _route_claims(plan: FabricPlan, readings: SubnetReadings, marks: Marks) -> Iterator[Claim]:
     if not (readings.links or readings.forwarding):
         reason = "opensm's dumps were not read"
         yield compare("routes", "opensm: links and routes as planned", "as planned", None, "opensm-lfts.dump", reason)
@@ -72,11 +75,11 @@ def cable_claims(plan: FabricPlan, found: str, marks: Marks) -> Iterator[Claim]:
     cables = planned(plan.site, plan.fabric.name)
     cables.links = [link for link in cables.links if link.infiniband]
     result = compare_cables(cables, {}, None, read_infiniband(found))
-    by_device: dict[str, list[Link]] = {}
+    by_device: dict[str, list[PlannedCable]] = {}
     for link in cables.links:
         for end in (link.one, link.other):
             by_device.setdefault(end.device, []).append(link)
-    faults: list[Fault] = result["faults"]
+    faults: list[CableFault] = result["faults"]
     _mark(plan, cables.links, faults, marks)
     missing = {fault.cable for fault in faults if fault.kind == "missing"}
     faulty = {
@@ -100,7 +103,7 @@ def cable_claims(plan: FabricPlan, found: str, marks: Marks) -> Iterator[Claim]:
             yield Claim("cables", f"{switch}: its cables", wanted, wanted, True, _FOUND)
 
 
-def _mark(plan: FabricPlan, links: list[Link], faults: list[Fault], marks: Marks) -> None:
+def _mark(plan: FabricPlan, links: list[PlannedCable], faults: list[CableFault], marks: Marks) -> None:
     """Mark the switches' ends of the cables with faults; each cable has one at least."""
     by_name = {str(link): link for link in links}
     for fault in faults:
@@ -230,7 +233,7 @@ def manager_states(text: str) -> dict[str, int]:
     return {f"0x{int(guid, 16):016x}": int(state) for guid, state in states}
 
 
-def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
+def manager_claims(plan: FabricPlan, readings: SubnetReadings) -> Iterator[Claim]:
     """Return the claims that the planned managers, and no others, run, and that each has the planned files."""
     managers = plan.request.managers
     claim = "subnet managers: those of the plan run, and no others"

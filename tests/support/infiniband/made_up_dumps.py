@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric i
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import (
     ACTIVE,
     NO_PORT,
-    Node,
+    SubnetNode,
     SwitchTable,
     Tables,
 )
@@ -98,12 +98,12 @@ class Dumps:
     def tables(self) -> Tables:
         """Return what ``read_tables`` reads in the texts, without these: those of a large fabric have gigabytes."""
         guids = {name: f"{_GUID_OF_SWITCHES + at:016x}" for at, name in enumerate(self.fabric.switches)}
-        far: dict[str, dict[int, Node]] = {name: {} for name in self.fabric.switches}
+        far: dict[str, dict[int, SubnetNode]] = {name: {} for name in self.fabric.switches}
         for low, up in self.fabric.uplinks:
-            far[low.switch][low.number] = Node("SW", guids[up.switch], up.switch, 0, up.number)
-            far[up.switch][up.number] = Node("SW", guids[low.switch], low.switch, 0, low.number)
+            far[low.switch][low.number] = SubnetNode("SW", guids[up.switch], up.switch, 0, up.number)
+            far[up.switch][up.number] = SubnetNode("SW", guids[low.switch], low.switch, 0, low.number)
         for hca, port in self.fabric.hcas.items():
-            far[port.switch][port.number] = Node(
+            far[port.switch][port.number] = SubnetNode(
                 "CA", f"{_GUID_OF_HCAS + self.lids[hca]:016x}", str(hca), self.lids[hca], 1
             )
         return Tables(
