@@ -11,20 +11,16 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import SubnetReadings, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.picture import picture
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
-
-_READINGS: dict[str, Any] = {
-    "links": {"type": "str", "required": True},
-    "forwarding": {"type": "str", "required": True},
-    "order": {"type": "str", "default": ""},
-    "log": {"type": "str", "default": ""},
-    "pkeys": {"type": "dict", "default": {}},
-    "managers_found": {"type": "str", "default": ""},
-    "manager_files": {"type": "dict", "default": {}},
-}
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import (
+    ARGUMENTS,
+    planned_fabric,
+    read_readings,
+)
 
 
 class ActionModule(ActionBase):
@@ -36,23 +32,12 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""
         result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec(
-            {**ARGUMENTS, **_READINGS, "path": {"type": "path", "required": True}}
-        )
+        _given, arguments = self.validate_argument_spec({**ARGUMENTS, "path": {"type": "path", "required": True}})
         try:
-            proof = prove(
-                planned_fabric(arguments, task_vars),
-                SubnetReadings(
-                    found="\n".join(arguments["found"]),
-                    links=arguments["links"],
-                    forwarding=arguments["forwarding"],
-                    order=arguments["order"],
-                    log=arguments["log"],
-                    pkeys=arguments["pkeys"],
-                    managers=arguments["managers_found"],
-                    files=arguments["manager_files"],
-                ),
-            )
-            return {**result, **written(proof, page(proof), arguments["path"], self._task.check_mode)}
+            readings = read_readings(arguments["readings"])
+            planned, marks = planned_fabric(arguments, task_vars, readings), Marks()
+            proof = prove(planned, readings, marks)
+            html = page(proof, picture(planned.fabric, marks), "The links between the layers")
+            return {**result, **written(proof, html, arguments["path"], self._task.check_mode)}
         except SailloftError as error:
             raise AnsibleActionFail(str(error)) from error

@@ -14,8 +14,11 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import TOPOCONFIG
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.picture import picture
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
+
+PICTURE = "fabric.svg"
 
 
 def _stale(folder: str, texts: dict[str, str]) -> list[str]:
@@ -40,7 +43,8 @@ class ActionModule(ActionBase):
         _given, arguments = self.validate_argument_spec({**ARGUMENTS, "path": {"type": "path"}})
         try:
             planned = planned_fabric(arguments, task_vars)
-            changes = self._write(arguments["path"], planned.files) if arguments["path"] else []
+            texts = {**planned.files, PICTURE: picture(planned.fabric)}
+            changes = self._write(arguments["path"], texts) if arguments["path"] else []
         except SailloftError as error:
             raise AnsibleActionFail(str(error)) from error
         return {

@@ -7,41 +7,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
-from ansible.module_utils.urls import open_url
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband import ufm
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import partitions
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.ufm_action import UfmAction
 
 
-class ActionModule(ActionBase):
-    """Plan, read UFM and change it; no host is reached."""
+class ActionModule(UfmAction):
+    """Plan, read UFM and change it."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec({**ARGUMENTS, **ufm.ARGUMENTS})
-        try:
-            plan = planned_fabric(arguments, task_vars)
-            planned = ufm.planned_partitions(plan)
-            api = ufm.UfmApi(arguments, open_url)
-            present = api.partitions()
-            steps = ufm.steps(planned, present)
-            for step in [] if self._task.check_mode else steps:
-                api.ask(step.method, step.path, step.data)
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
-        before, after = ufm.shown(present, planned), ufm.shown(planned, planned)
+    def work(self, plan: FabricPlan, ufm: Api, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        planned = partitions.planned_partitions(plan)
+        present = partitions.present_partitions(ufm)
+        steps = partitions.steps(planned, present)
+        for step in [] if self._task.check_mode else steps:
+            ufm.ask(step.method, step.path, step.data)
+        before, after = partitions.shown(present, planned), partitions.shown(planned, planned)
         return {
-            **result,
             "changed": bool(steps),
             "steps": [step.title for step in steps],
-            "left": ufm.not_changed(planned, present),
+            "left": partitions.not_changed(planned, present),
             "unknown": plan.guids.unknown(plan.fabric),
             "diff": {"before": before, "after": after, "before_header": "UFM", "after_header": "plan"},
         }

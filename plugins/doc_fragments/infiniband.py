@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The options from which a fabric is planned."""
+    """The options from which a fabric is planned, and those of a UFM."""
 
     DOCUMENTATION = r"""
 options:
@@ -22,16 +22,22 @@ options:
     description:
       - The GUIDs of the inventory. By host, the port GUID of each RDMA device by its name, and by switch its node GUID.
         Null counts as left out. A number of 16 decimal digits or less needs quotes.
-      - Where O(found) has another GUID, this one is taken, and the difference is reported.
+      - Where O(readings) or O(found) have another GUID, this one is taken, and the difference is reported.
     type: dict
     default: {}
   found:
     description: >-
-      What C(ibnetdiscover -p) printed, as RV(sailloft.fleet.cabling_info#module:infiniband) has it. Switches without a
-      name of their own need C(--node-name-map) with the planned C(node_names).
+      What C(ibnetdiscover -p) printed, as RV(sailloft.fleet.cabling_info#module:infiniband) has it, for the GUIDs.
+      Switches without a name of their own need C(--node-name-map) with the planned C(node_names).
     type: list
     elements: str
     default: []
+  readings:
+    description:
+      - The files that M(sailloft.fleet.ib_fabric_info) wrote, by host. One of them has the subnet, those of further
+        managers' hosts only the managers' files.
+    type: dict
+    default: {}
   subnet_manager:
     description: V(opensm) is that of linux-rdma. V(nvidia) is NVIDIA's, of MLNX_OFED, DOCA or UFM.
     type: str
@@ -70,10 +76,37 @@ options:
   options:
     description: >-
       Further settings of C(opensm.conf), or other values for those that are planned, except for those with an option
-      here. A name that opensm does not have is refused; with NVIDIA's, names are not checked.
+      here. A name that opensm does not have is refused; with NVIDIA's, names are not checked. Log and dumps are planned
+      below C(/var/log/opensm/FABRIC).
     type: dict
   directory:
     description: The directory of the files on the managers' hosts.
     type: path
     default: /etc/opensm
+"""
+
+    UFM = r"""
+options:
+  ufm_url:
+    description: The URL of UFM, such as C(https://ufm.example.com). A redirection is refused.
+    type: str
+    required: true
+  ufm_username:
+    description: The user.
+    type: str
+  ufm_password:
+    description: The password of O(ufm_username).
+    type: str
+  ufm_token:
+    description: A token, instead of user and password.
+    type: str
+  ca_path:
+    description: A file with the certificate of the authority that signed UFM's. The default is the system's.
+    type: path
+  validate_certs:
+    description: Whether to verify the certificate.
+    type: bool
+    default: true
+notes:
+  - It was tried with a simulation of the documented API only, never with a UFM.
 """

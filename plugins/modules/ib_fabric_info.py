@@ -9,15 +9,22 @@ module: ib_fabric_info
 short_description: Read an InfiniBand fabric on the host of a subnet manager
 version_added: 0.1.0
 description:
-  - Reads all that M(sailloft.fleet.ib_fabric_proof) compares with the plan, and the GUIDs for M(sailloft.fleet.ib_plan)
-    (RV(found)). Its results have the names of these modules' options.
+  - Reads all that M(sailloft.fleet.ib_fabric_proof) compares with the plan, and the GUIDs for
+    M(sailloft.fleet.ib_plan), into the file O(path) on the controller, which both take as
+    O(sailloft.fleet.ib_fabric_proof#module:readings).
   - It runs C(ibnetdiscover), C(smpquery), C(saquery) and C(sminfo) of infiniband-diags as root, and reads the dumps of
     opensm when two readings of them are equal. The dumps and the log are those of the host's own opensm, so the host of
     the master gives the routes in use.
-  - Any host with an active port gives RV(found) and RV(pkeys), whichever subnet manager runs.
-  - It changes nothing, and shows its progress.
+  - Any host with an active port gives cables and P_Keys, whichever subnet manager runs.
+  - It changes nothing on the host, and shows its progress. It writes O(path) in check mode, too.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
+  path:
+    description:
+      - The file to write, such as C(read/node-0001.json.gz). A missing directory is created.
+      - Only its owner may read it, because C(opensm.conf) can have keys.
+    type: path
+    required: true
   directory:
     description:
       - The directory of the host's C(opensm.conf). That file has the places of dumps and log; where it has none, they
@@ -29,7 +36,7 @@ options:
     type: str
     default: ""
   subnet:
-    description: Whether to read the fabric, or only RV(files), for the host of a standby.
+    description: Whether to read the fabric, or only the manager's files in O(directory), for the host of a standby.
     type: bool
     default: true
   limit_s:
@@ -45,57 +52,31 @@ EXAMPLES = r"""
 - name: Read the compute fabric
   sailloft.fleet.ib_fabric_info:
     device: mlx5_0
-  register: read
+    path: read/node-0001.json.gz
 
 - name: Prove it
   sailloft.fleet.ib_fabric_proof:
     blueprint: inventories/blue_vela/blueprint.yml
     fabric: compute
     managers: [node-0001 mlx5_0]
-    found: ["{{ read.found }}"]
-    links: "{{ read.links }}"
-    forwarding: "{{ read.forwarding }}"
-    order: "{{ read.order }}"
-    log: "{{ read.log }}"
-    pkeys: "{{ read.pkeys }}"
-    managers_found: "{{ read.managers_found }}"
-    manager_files: {node-0001: "{{ read.files }}"}
+    readings: {node-0001: read/node-0001.json.gz}
     path: proofs
 """
 
 RETURN = r"""
-found:
-  description: The lines of C(ibnetdiscover -p).
-  returned: if O(subnet) is true
+path:
+  description: The file that was written.
+  returned: success
   type: str
-links:
-  description: The text of C(opensm-subnet.lst), "" without one.
-  returned: if O(subnet) is true
+sha256:
+  description: The digest of the file.
+  returned: success
   type: str
-forwarding:
-  description: The text of C(opensm-lfts.dump) without its comments, "" without one.
-  returned: if O(subnet) is true
-  type: str
-order:
-  description: The text of C(opensm-ftree-ca-order.dump), "" without one.
-  returned: if O(subnet) is true
-  type: str
-log:
-  description: The lines of opensm's log about the routing engine.
-  returned: if O(subnet) is true
-  type: str
-pkeys:
-  description: What C(smpquery pkeys) printed for each HCA, without lines of zeros, by node description.
-  returned: if O(subnet) is true
-  type: dict
-managers_found:
-  description: What C(saquery SMInfoRecord) and, for each LID there, C(sminfo) printed.
-  returned: if O(subnet) is true
-  type: str
-files:
-  description: The texts of the files in O(directory) by name.
+counts:
+  description: How many C(cables) were found, how many C(routes) the dumps have, the P_Keys of how many HCAs were read.
   returned: success
   type: dict
+  sample: {cables: 16384, routes: 1835008, pkeys: 4096}
 unread:
   description: What could not be read, as lines with the cause.
   returned: success
@@ -103,6 +84,8 @@ unread:
   elements: str
 """
 
+import base64
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -110,21 +93,38 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings, pack
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import manager_files, read_fabric
 
 
 def _read(params: dict[str, Any]) -> dict[str, Any]:
     folder = Path(params["directory"])
-    if not params["subnet"]:
-        return {"files": manager_files(folder), "unread": []}
-    return read_fabric(Diags(params["device"]), folder, to_file(params["progress"]), params["limit_s"])
+    readings = HostReadings(False, manager_files(folder))
+    unread: list[str] = []
+    if params["subnet"]:
+        readings, unread = read_fabric(Diags(params["device"]), folder, to_file(params["progress"]), params["limit_s"])
+    content = pack(readings)
+    return {
+        "path": params["path"],
+        # The action plugin writes it, and takes it out of the result.
+        "content": base64.b64encode(content).decode(),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        # ibnetdiscover has each cable from both of its ends.
+        "counts": {
+            "cables": readings.found.count(" ( '") // 2,
+            "routes": readings.forwarding.count("\n0x"),
+            "pkeys": len(readings.pkeys),
+        },
+        "unread": unread,
+    }
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
+            "path": {"type": "path", "required": True},
             "directory": {"type": "path", "default": "/etc/opensm"},
             "device": {"type": "str", "default": ""},
             "subnet": {"type": "bool", "default": True},

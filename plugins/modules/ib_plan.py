@@ -19,7 +19,9 @@ description:
   - Adaptive routing and SHARP are settings of NVIDIA's subnet manager (O(options)). No proof shows their effect.
 options:
   path:
-    description: Directory for the files, created if it is missing. Without it, nothing is written.
+    description: >-
+      Directory for the files and a picture of the fabric, C(fabric.svg), created if it is missing. Without it, nothing
+      is written.
     type: path
 attributes:
   check_mode:

@@ -8,32 +8,14 @@ DOCUMENTATION = r"""
 module: ufm_partitions
 short_description: Give the partitions of a UFM their planned members
 version_added: 0.1.0
-extends_documentation_fragment: [sailloft.fleet.infiniband, sailloft.fleet.attributes]
+extends_documentation_fragment:
+  [sailloft.fleet.infiniband, sailloft.fleet.infiniband.ufm, sailloft.fleet.attributes]
 description:
   - Where UFM manages the fabric, its partitions get the members that M(sailloft.fleet.ib_plan) plans from the same
     options, by UFM's REST API. It runs on the controller.
   - Members are added, changed in membership or C(index0), and then removed. Partitions that are not planned and the
     default partition stay as they are. HCAs whose GUIDs are not known are left out, and listed in RV(unknown); nothing
     is removed from their partitions.
-  - It was tried with a simulation of the documented API only, never with a UFM.
-options:
-  ufm_url:
-    description: The URL of UFM, such as C(https://ufm.example.com).
-    type: str
-    required: true
-  ufm_username:
-    description: The user.
-    type: str
-  ufm_password:
-    description: The password of O(ufm_username).
-    type: str
-  ufm_token:
-    description: A token, instead of user and password.
-    type: str
-  validate_certs:
-    description: Whether to verify the certificate.
-    type: bool
-    default: true
 """
 
 EXAMPLES = r"""
@@ -41,7 +23,7 @@ EXAMPLES = r"""
   sailloft.fleet.ufm_partitions:
     blueprint: inventories/blue_vela/blueprint.yml
     fabric: compute
-    found: ["{{ read.found }}"]
+    readings: {node-0001: read/node-0001.json.gz}
     partitions:
       research: {pkey: "0x0001", members: {nodes: full}, index0: true}
     ufm_url: https://ufm.example.com

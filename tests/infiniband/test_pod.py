@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+import ib_sites
 import pytest
 import simulated_subnet
-import sites
 from simulated_subnet import Subnet
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
@@ -18,14 +18,7 @@ MASTER = "node-0001 mlx5_0"
 
 @pytest.mark.long
 def test_a_pod_of_blue_vela_is_proved(tmp_path):
-    text = (sites.PROJECT / "inventories/blue_vela/blueprint.yml").read_text(encoding="utf-8")
-    assert "pod: {count: 4," in text
-    # ibsim's links have 10 Gbit/s.
-    lines = [
-        line.replace("speed_gbit_s: 400", "speed_gbit_s: 10") if "compute:" in line or "ib[" in line else line
-        for line in text.replace("pod: {count: 4,", "pod: {count: 1,").replace("ndr-mmf", "copper").splitlines()
-    ]
-    site = sites.from_text("\n".join([*lines, "media: {copper: {most_m: 500}}", ""]))
+    site = ib_sites.blue_vela_pod()
     cables = simulated_subnet.cables(fabric_of(site, "compute"))
     settings = {"managers": [MASTER], "partitions": {"jobs": {"pkey": 1, "members": {"nodes": "full"}}}}
     planned = plan(site, "compute", settings, simulated_subnet.guids_of(cables))

@@ -51,7 +51,7 @@ def test_the_role_reads_and_proves_the_fabric(tmp_path):
     blueprint = tmp_path / "blueprint.yml"
     blueprint.write_text(yaml.safe_dump(sites.changed(**ib_sites.TREE)))
     home, proofs = tmp_path / "subnet/node-1", tmp_path / "proofs"
-    options = {"dump_files_dir": str(home), "log_file": f"{home}/opensm.log", "log_max_size": 256}
+    options = {"dump_files_dir": str(home), "log_file": f"{home}/opensm.log"}
     settings = {"managers": [MASTER], "partitions": PARTITIONS, "options": options, "directory": str(home)}
     variables = {
         "ansible_connection": "local",

@@ -23,6 +23,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request 
 PARTITIONS, ROOTS, NAMES, TOPOCONFIG = "partitions.conf", "root_guids.conf", "node_names", "topoconfig.conf"
 # The name of a manager's own opensm.conf on its host.
 CONF = "opensm.conf"
+# Each fabric has its own directory of log and dumps below this one, which the unit of ib_manager makes.
+LOGS = "/var/log/opensm"
 # PortInfo.OperationalVLs: highest virtual lane -> code (IBA volume 1).
 _LANE_CODES = ((0, 1), (1, 2), (3, 3), (7, 4), (14, 5))
 _LEVELS = range(16)
@@ -74,6 +76,9 @@ def _opensm(fabric: Fabric, request: Request, guids: Guids, manager: Hca | None,
     # The proof reads the tables that opensm writes with 0x40 (0x03 is the default), and the engine in its log.
     settings["log_flags"] = "0x43"
     settings["force_log_flush"] = "TRUE"
+    settings["dump_files_dir"] = f"{LOGS}/{fabric.name}"
+    settings["log_file"] = f"{LOGS}/{fabric.name}/opensm.log"
+    settings["log_max_size"] = "256"  # MB
     settings.update(request.options)
     return "\n".join([*lines, *(f"{name} {value}" for name, value in settings.items())]) + "\n"
 

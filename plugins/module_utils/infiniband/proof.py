@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, SwitchPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.guids import Guids
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF, opensm_file
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import (
     DEFAULT_PKEY,
@@ -32,51 +33,45 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import CableFault
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare as compare_cables
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import read_infiniband
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import PlannedCable, planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import (
+    PlannedCable,
+    number_at_end,
+    planned,
+)
 
 _FOUND = "ibnetdiscover -p"
 _SMS = "saquery SMInfoRecord"
 
 
-class SubnetReadings(NamedTuple):
-    """All that was read of a fabric, as texts.
-
-    ``found``: ibnetdiscover -p. ``links``, ``forwarding``, ``order``, ``log``: opensm-subnet.lst, opensm-lfts.dump,
-    opensm-ftree-ca-order.dump and opensm.log of the master; the last two are "" where there is none. ``pkeys``:
-    smpquery pkeys by node description. ``managers``: saquery SMInfoRecord, and sminfo of each LID there. ``files``:
-    host of a manager -> name -> text of its files.
-    """
-
-    found: str
-    links: str
-    forwarding: str
-    order: str = ""
-    log: str = ""
-    pkeys: Mapping[str, str] = {}
-    managers: str = ""
-    files: Mapping[str, Mapping[str, str]] = {}
-
-
-def prove(plan: FabricPlan, readings: SubnetReadings) -> Proof:
-    """Return the proof of a fabric. Raises InfinibandError for texts that are not what they should be."""
-    name = plan.fabric.name
+def prove(plan: FabricPlan, readings: SubnetReadings, marks: Marks | None = None) -> Proof:
+    """Return the proof of a fabric, and mark its links. Raises InfinibandError for texts of another kind."""
+    name, marks = plan.fabric.name, marks or Marks()
     claims = [
-        *cable_claims(plan, readings.found),
+        *cable_claims(plan, readings.found, marks),
         guid_claim(plan, readings.found),
         engine_claim(plan, readings.log),
-        *route_claims(
-            plan.fabric,
-            read_tables(readings.links, readings.forwarding, readings.order),
-            "cn_guid_file" in plan.request.options,
-        ),
+        *_route_claims(plan, readings, marks),
         *partition_claims(plan, readings.pkeys),
         *manager_claims(plan, readings),
     ]
     return Proof(f"infiniband-{name}", f"The InfiniBand fabric {name}: planned, found, routed", name, claims)
 
 
-def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
-    """Return a claim for each fault, and one for each switch whose cables are all as planned."""
+def _route_claims(plan: FabricPlan, readings: SubnetReadings, marks: Marks) -> Iterator[Claim]:
+    if not (readings.links or readings.forwarding):
+        reason = "opensm's dumps were not read"
+        yield compare("routes", "opensm: links and routes as planned", "as planned", None, "opensm-lfts.dump", reason)
+        return
+    tables = read_tables(readings.links, readings.forwarding, readings.order)
+    yield from route_claims(plan.fabric, tables, marks, "cn_guid_file" in plan.request.options)
+
+
+def cable_claims(plan: FabricPlan, found: str, marks: Marks) -> Iterator[Claim]:
+    """Return a claim for each fault, and one for each switch whose cables are all as planned; mark the links."""
+    if not found:
+        marks.read = False
+        yield compare("cables", "cables: as planned", "as planned", None, _FOUND, "the cables were not read")
+        return
     cables = planned(plan.site, plan.fabric.name)
     cables.links = [link for link in cables.links if link.infiniband]
     result = compare_cables(cables, {}, None, read_infiniband(found))
@@ -85,6 +80,7 @@ def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
         for end in (link.one, link.other):
             by_device.setdefault(end.device, []).append(link)
     faults: list[CableFault] = result["faults"]
+    _mark(plan, cables.links, faults, marks)
     missing = {fault.cable for fault in faults if fault.kind == "missing"}
     faulty = {
         device
@@ -105,6 +101,20 @@ def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
         if switch not in faulty:
             wanted = f"{len(by_device[switch])} as planned, at their speed"
             yield Claim("cables", f"{switch}: its cables", wanted, wanted, True, _FOUND)
+
+
+def _mark(plan: FabricPlan, links: list[PlannedCable], faults: list[CableFault], marks: Marks) -> None:
+    """Mark the switches' ends of the cables with faults; each cable has one at least."""
+    by_name = {str(link): link for link in links}
+    for fault in faults:
+        for name in fault.cable.split(" and "):
+            ends = (by_name[name].one, by_name[name].other) if name in by_name else ()
+            ports = [
+                SwitchPort(end.device, int(number_at_end(end.interface)))
+                for end in ends
+                if end.device in plan.fabric.switches
+            ]
+            marks.add({"missing": "missing", "speed": "slow"}.get(fault.kind, "wrong"), ports, fault.message)
 
 
 def guid_claim(plan: FabricPlan, found: str) -> Claim:
@@ -252,10 +262,6 @@ def manager_claims(plan: FabricPlan, readings: SubnetReadings) -> Iterator[Claim
         if texts is None:
             yield Claim("managers", title, "as planned", None, False, manager.host, f"{manager.host} was not read")
             continue
-        if not isinstance(texts, Mapping):
-            raise InfinibandError(
-                "it has no texts by name", "write it as name: text", subject=f"manager_files {manager.host}"
-            )
         held = {config: texts.get(CONF), **texts}
         differing = [name for name in [config, *shared] if not _same(plan.files[name], held.get(name))]
         shown = f"other: {', '.join(differing)}" if differing else "as planned"

@@ -22,13 +22,21 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str, private: bool = False) -> None:
-    """Write ``text`` to ``path`` atomically: a reader sees the old file or the new one, never a part.
+    """Write ``text`` to ``path`` as ``write_bytes``; one that cannot be encoded is refused, too."""
+    try:
+        content = text.encode("utf-8")
+    except ValueError as error:
+        raise _refused("write", path, error) from error
+    write_bytes(path, content, private)
+
+
+def write_bytes(path: str, content: bytes, private: bool = False) -> None:
+    """Write ``content`` to ``path`` atomically: a reader sees the old file or the new one, never a part.
 
     A missing directory is created. ``private``: only the owner has access to the file and to a directory that is
     created. Raises ProofError if the system refuses.
     """
     try:
-        content = text.encode("utf-8")
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700 if private else 0o777, exist_ok=True)
         if private:
             disk.write_atomic(path, content, disk.private)

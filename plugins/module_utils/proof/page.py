@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading
 
 
-def page(proof: Proof, drawing: str = "") -> str:
+def page(proof: Proof, drawing: str = "", heading_of_drawing: str = "PCIe and NUMA") -> str:
     """Return the whole page. All text of the proof is escaped.
 
     ``drawing`` is one whole <svg> element from this collection's own code. Raises ProofError if it is not.
@@ -22,7 +22,7 @@ def page(proof: Proof, drawing: str = "") -> str:
     if failed:
         sections.append(_failures(failed))
     if drawing:
-        sections.append(_picture(drawing))
+        sections.append(_picture(drawing, heading_of_drawing))
     for layer, claims in proof.by_layer().items():
         claimed = [claim for claim in claims if claim.holds is not None]
         if claimed:
@@ -159,11 +159,11 @@ def _not_applicable(claims: list[Claim]) -> str:
 </section>"""
 
 
-def _picture(drawing: str) -> str:
+def _picture(drawing: str, title: str) -> str:
     svg = drawing.strip()
     if not svg.startswith("<svg") or not svg.endswith("</svg>") or "<script" in svg.lower():
         raise ProofError("the picture of the proof is not one plain <svg> element")
-    return f'<section class="picture">\n<h2>PCIe and NUMA</h2>\n<figure class="scroll">{svg}</figure>\n</section>'
+    return f'<section class="picture">\n<h2>{escape(title)}</h2>\n<figure class="scroll">{svg}</figure>\n</section>'
 
 
 _STYLE = """\

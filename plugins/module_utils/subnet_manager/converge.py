@@ -25,14 +25,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request 
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import LOG, LOG_BYTES
 
 OPENSM = "/usr/sbin/opensm"
-# The distribution's service. It must not run beside Sailloft's.
-DISTRIBUTION = "opensm.service"
+# The services of the packages, which must not run beside Sailloft's: that of Debian and Red Hat, and MLNX_OFED's.
+# Debian's starts opensm@GUID.service for each port, and stops them, too (PartOf).
+PACKAGED = ("opensm.service", "opensmd.service")
 DISTRIBUTION_FOLDERS = ("/etc/opensm", "/etc/rdma")
 UNIT = """# Written by sailloft.fleet.ib_manager; changes here are lost.
 [Unit]
 Description=opensm of the InfiniBand fabric {fabric} (Sailloft)
 Documentation=man:opensm(8)
-Conflicts={distribution}
+Conflicts={packaged}
 
 [Service]
 Environment=OSM_CACHE_DIR=/var/cache/opensm/{fabric}
@@ -84,9 +85,10 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
         if held[path] != text:
             outcome.differ(path, _earlier(system, path) if taken_over and held[path] is None else held[path], text)
     written = list(outcome.after)
-    service, other = _service(system, _unit(fabric)), _service(system, DISTRIBUTION)
-    if other.enabled or other.active:
-        outcome.differ(DISTRIBUTION, _shown(other), "masked, stopped")
+    service = _service(system, _unit(fabric))
+    others = [other for other in (_service(system, name) for name in PACKAGED) if other.enabled or other.active]
+    for other in others:
+        outcome.differ(other.name, _shown(other), "masked, stopped")
     if not (service.enabled and service.active):
         outcome.differ(service.name, _shown(service), "enabled, running")
     reasons = _restart_reasons(system, fabric, texts, unit_file in written) if service.active else []
@@ -99,7 +101,7 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
         return outcome
     for path in written:
         system.replace(path, files[path].encode())
-    _run(system, options, service, other, restarts, written, unit_file)
+    _run(system, options, service, others, restarts, written, unit_file)
     outcome.facts["manager"] = _manager(system, fabric)
     return outcome
 
@@ -108,7 +110,7 @@ def _run(
     system: System,
     options: Mapping[str, Any],
     service: FabricService,
-    other: FabricService,
+    others: list[FabricService],
     restarts: bool,
     written: list[str],
     unit_file: str,
@@ -116,8 +118,8 @@ def _run(
     """Start, restart or reload the service where it is needed, and wait until opensm has done its work."""
     if unit_file in written:
         system.run(["systemctl", "daemon-reload"])
-    if other.enabled or other.active:
-        system.run(["systemctl", "mask", "--now", DISTRIBUTION])
+    for other in others:
+        system.run(["systemctl", "mask", "--now", other.name])
     planned = values(_texts(options)[CONF])
     log = planned.get("log_file", LOG)
     # Only the first manager of a plan has this priority. It may stand by until the present master hands over.
@@ -157,7 +159,7 @@ def _texts(options: Mapping[str, Any]) -> dict[str, str]:
     if "guid" not in values(files[config]):
         raise RequestError(
             f"{config}: the GUID of the host's HCA is not known, so opensm would take the first port of the host",
-            "give it in guids or found of ib_plan",
+            "give it in guids or readings of ib_plan",
         )
     return {**texts, CONF: files[config]}
 
@@ -174,7 +176,7 @@ def _unit_text(fabric: str, folder: str) -> str:
     return UNIT.format(
         fabric=fabric,
         folder=folder,
-        distribution=DISTRIBUTION,
+        packaged=" ".join(PACKAGED),
         runtime=_runtime(fabric),
         conf=CONF,
         names=NAMES,

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import (
@@ -20,13 +19,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_
     TOPOCONFIG,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.opensm_options import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import routing_lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import AGGREGATION_NODE
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
 
 # opensm's own defaults.
 DUMPS, LOG = "/var/log", "/var/log/opensm.log"
-# The files in the directory of the dumps, by the option of ib_fabric_proof that takes them.
+# The files in the directory of the dumps, by the field of the readings.
 DUMP_FILES = {
     "links": "opensm-subnet.lst",
     "forwarding": "opensm-lfts.dump",
@@ -39,6 +39,8 @@ AT_A_TIME = 8
 TOLD_EVERY = 512
 _CA = re.compile(r"CA\s+(\d+)\s+\d+\s+0x[0-9a-f]+ .*\(\s*'(.*)'\s+-\s+'.*'\s*\)")
 _COMMENT = re.compile(r"(?m)^(0x[0-9a-f]+ \d+ )#.*$")
+_ROUTED = re.compile(r"(?m)^(\w{3} \d\d \d\d:\d\d:\d\d) .* tables configured on all switches")
+_LOG_TIME = "%Y %b %d %H:%M:%S"
 _NOT_ZERO = re.compile(r"0x(?!0000)")
 
 Tell = Callable[[str], None]
@@ -50,8 +52,8 @@ def manager_files(folder: Path) -> dict[str, str]:
     return {name: _text(folder / name) for name in names if (folder / name).is_file()}
 
 
-def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> dict[str, Any]:
-    """Return what ib_fabric_proof takes, and as ``unread`` lines about what could not be read.
+def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple[HostReadings, list[str]]:
+    """Return the readings of a subnet, and lines about what could not be read.
 
     ``folder`` has the files of the host's subnet manager. Raises InfinibandError if the dumps still change
     after ``limit_s``.
@@ -59,23 +61,34 @@ def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> dict[
     files = manager_files(folder)
     options = values(files.get(CONF, ""))
     unread: list[str] = []
-    dumps = _dumps(Path(options.get("dump_files_dir", DUMPS)), unread, limit_s)
+    place = Path(options.get("dump_files_dir", DUMPS))
+    dumps = _dumps(place, unread, limit_s)
     tell("opensm's dumps are read")
-    log = _end_of(Path(options.get("log_file", LOG)), unread)
+    log = routing_lines(_end_of(Path(options.get("log_file", LOG)), unread))
+    for name in ("links", "forwarding"):
+        file = place / DUMP_FILES[name]
+        if dumps[name] and routed_since(log, file.stat().st_mtime):
+            dumps[name] = ""
+            unread.append(f"{file}: opensm has routed again since it was written; let opensm run with log_flags 0x43")
     names = folder / NAMES
     mapped = ["--node-name-map", str(names)] if names.is_file() else []
     found = _output(unread, diags, "ibnetdiscover", "-p", *mapped)
     tell("the links are read")
     pkeys = _pkeys(diags, found, tell, unread)
-    return {
-        "found": found,
-        **dumps,
-        "log": routing_lines(log),
-        "pkeys": pkeys,
-        "managers_found": _managers(diags, unread),
-        "files": files,
-        "unread": unread,
-    }
+    managers = _managers(diags, unread)
+    links, forwarding, order = (dumps[name] for name in DUMP_FILES)
+    return HostReadings(True, files, found, links, forwarding, order, log, pkeys, managers), unread
+
+
+def routed_since(log: str, written_s: float) -> bool:
+    """Return True if the log's last routing is later than a time (seconds since 1970). The log's times have no year."""
+    times = _ROUTED.findall(log)
+    if not times:
+        return False
+    year = time.localtime(written_s).tm_year
+    # Around New Year the log may be of the year before or after.
+    routed = (time.mktime(time.strptime(f"{one} {times[-1]}", _LOG_TIME)) for one in (year - 1, year, year + 1))
+    return min(routed, key=lambda second: abs(second - written_s)) > written_s
 
 
 def _dumps(folder: Path, unread: list[str], limit_s: float) -> dict[str, str]:

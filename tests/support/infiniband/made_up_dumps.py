@@ -8,11 +8,42 @@ down port by which it came. All switches of a layer take these numbers for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca, SwitchPort
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import (
+    ACTIVE,
+    NO_PORT,
+    SubnetNode,
+    SwitchTable,
+    Tables,
+)
 
 _GUID_OF_SWITCHES, _GUID_OF_HCAS = 0x200000, 0x100000
+
+
+@dataclass
+class Forwarding(MutableMapping[Hca, int]):
+    """The forwarding table of a switch: the port by HCA; ``ports`` has it by LID."""
+
+    lids: dict[Hca, int]
+    ports: bytearray
+
+    def __getitem__(self, hca: Hca) -> int:
+        return self.ports[self.lids[hca]]
+
+    def __setitem__(self, hca: Hca, port: int) -> None:
+        self.ports[self.lids[hca]] = port
+
+    def __delitem__(self, hca: Hca) -> None:
+        self.ports[self.lids[hca]] = NO_PORT
+
+    def __iter__(self) -> Iterator[Hca]:
+        return (hca for hca, lid in self.lids.items() if self.ports[lid] != NO_PORT)
+
+    def __len__(self) -> int:
+        return sum(1 for _hca in self)
 
 
 @dataclass
@@ -20,39 +51,67 @@ class Dumps:
     """Forwarding tables by switch (HCA -> port), from which the texts of opensm's dumps follow."""
 
     fabric: Fabric
-    forwarding: dict[str, dict[Hca, int]] = field(default_factory=dict)
+    forwarding: dict[str, Forwarding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Route each HCA up and down."""
+        """Route each HCA up and down. The HCAs of a leaf have LIDs that follow each other."""
         peers: dict[SwitchPort, SwitchPort] = {}
         ups: dict[str, list[int]] = {}
-        downs: dict[str, dict[int, str]] = {}
+        downs: dict[str, list[int]] = {}
+        over: dict[str, dict[str, list[int]]] = {}
         for low, up in sorted(self.fabric.uplinks):
             peers[low] = up
             ups.setdefault(low.switch, []).append(low.number)
-            downs.setdefault(up.switch, {})[up.number] = low.switch
+            over.setdefault(low.switch, {}).setdefault(up.switch, []).append(up.number)
+            downs.setdefault(up.switch, []).append(up.number)
+        places = {upper: {port: at for at, port in enumerate(sorted(ports))} for upper, ports in downs.items()}
         ranks = self.fabric.ranks()
-        self.forwarding = {switch: {} for switch in self.fabric.switches}
-        for leaf, hcas in self.fabric.leaves.items():
-            below = _below(leaf, downs)
-            for at, hca in enumerate(hcas):
-                chosen, position = {leaf: self.fabric.hcas[hca].number}, {ranks[leaf]: at}
+        hcas = [hca for leaf in self.fabric.leaves.values() for hca in leaf]
+        self.lids = {hca: at for at, hca in enumerate(hcas, 1)}
+        self.forwarding = {
+            switch: Forwarding(self.lids, bytearray([NO_PORT]) * (len(hcas) + 1)) for switch in self.fabric.switches
+        }
+        for leaf, members in self.fabric.leaves.items():
+            below = _below(leaf, over)
+            start = self.lids[members[0]]
+            # By rank the place that each HCA takes among the ports of a switch, and the ports on its own way.
+            positions: dict[int, list[int]] = {ranks[leaf]: list(range(len(members)))}
+            chosen: list[tuple[str, Hca, int]] = [(leaf, hca, self.fabric.hcas[hca].number) for hca in members]
+            for at, hca in enumerate(members):
                 switch = leaf
                 while switch in ups:
                     upper = peers[SwitchPort(switch, ups[switch][at % len(ups[switch])])]
-                    at = sorted(downs[upper.switch]).index(upper.number)
-                    switch = upper.switch
-                    chosen[switch], position[ranks[switch]] = upper.number, at
-                for switch in self.fabric.switches:
-                    ports = below.get(switch) or ups.get(switch, ())
-                    if ports:
-                        port = chosen.get(switch, ports[position[ranks[switch]] % len(ports)])
-                        self.forwarding[switch][hca] = port
+                    at, switch = places[upper.switch][upper.number], upper.switch
+                    positions.setdefault(ranks[switch], []).append(at)
+                    chosen.append((switch, hca, upper.number))
+            spread: dict[tuple[int, tuple[int, ...]], bytes] = {}
+            for switch, table in self.forwarding.items():
+                ports = tuple(below.get(switch) or ups.get(switch, ()))
+                key = (ranks[switch], ports)
+                if ports and key not in spread:
+                    spread[key] = bytes(ports[at % len(ports)] for at in positions[ranks[switch]])
+                if ports:
+                    table.ports[start : start + len(members)] = spread[key]
+            for switch, hca, port in chosen:
+                self.forwarding[switch][hca] = port
 
-    @property
-    def lids(self) -> dict[Hca, int]:
-        """Return a LID for each HCA."""
-        return {hca: at for at, hca in enumerate(self.fabric.hcas, 1)}
+    def tables(self) -> Tables:
+        """Return what ``read_tables`` reads in the texts, without these: those of a large fabric have gigabytes."""
+        guids = {name: f"{_GUID_OF_SWITCHES + at:016x}" for at, name in enumerate(self.fabric.switches)}
+        far: dict[str, dict[int, SubnetNode]] = {name: {} for name in self.fabric.switches}
+        for low, up in self.fabric.uplinks:
+            far[low.switch][low.number] = SubnetNode("SW", guids[up.switch], up.switch, 0, up.number)
+            far[up.switch][up.number] = SubnetNode("SW", guids[low.switch], low.switch, 0, low.number)
+        for hca, port in self.fabric.hcas.items():
+            far[port.switch][port.number] = SubnetNode(
+                "CA", f"{_GUID_OF_HCAS + self.lids[hca]:016x}", str(hca), self.lids[hca], 1
+            )
+        return Tables(
+            {guids[name]: SwitchTable(name, far[name], self.forwarding[name].ports) for name in self.fabric.switches},
+            dict(self.lids),
+            list(self.lids),
+            {frozenset(ends): ACTIVE for ends in [*self.fabric.hcas.items(), *self.fabric.uplinks]},
+        )
 
     def links_text(self) -> str:
         """Return opensm-subnet.lst."""
@@ -105,16 +164,16 @@ def _node(kind: str, guid: int, description: str, lid: int, port: int) -> str:
     )
 
 
-def _below(leaf: str, downs: dict[str, dict[int, str]]) -> dict[str, list[int]]:
-    """Return the ports of each switch above a leaf that lead down to it."""
+def _below(leaf: str, over: dict[str, dict[str, list[int]]]) -> dict[str, list[int]]:
+    """Return the ports of each switch above a leaf that lead down to it; ``over``: lower -> upper -> its ports."""
     below: dict[str, list[int]] = {leaf: []}
     layer = {leaf}
     while layer:
-        new = {
-            upper: sorted(port for port, lower in ports.items() if lower in layer)
-            for upper, ports in downs.items()
-            if upper not in below and layer & {*ports.values()}
-        }
-        below.update(new)
+        new: dict[str, list[int]] = {}
+        for lower in layer:
+            for upper, ports in over.get(lower, {}).items():
+                if upper not in below:
+                    new.setdefault(upper, []).extend(ports)
+        below.update({upper: sorted(ports) for upper, ports in new.items()})
         layer = {*new}
     return below

@@ -47,10 +47,12 @@ class ManagerHost(System):
         elif verb in ("start", "restart"):
             if name in self.active:
                 self.stop()
-            run = Path(self.path("/run/sailloft-opensm-compute"))
+            run = Path(self.path(f"/run/{name.removesuffix('.service')}"))
             run.mkdir(exist_ok=True)
-            for file in ("opensm.conf", "node_names"):
-                shutil.copy(self.path(f"/etc/opensm/{file}"), run)
+            unit = Path(self.path(f"/etc/systemd/system/{name}")).read_text(encoding="utf-8")
+            (copied,) = (line for line in unit.splitlines() if line.startswith("ExecStartPre=/bin/cp "))
+            for file in copied.split()[1:-1]:
+                shutil.copy(self.path(file), run)
             self.active.add(name)
             self.start()
         elif verb == "reload":

@@ -20,7 +20,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import SubnetReadings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import Readings, together
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import read_fabric
 
@@ -161,18 +161,15 @@ class Subnet:
             place = home / (CONF if name == config else name)
             place.write_text(text.replace("/etc/opensm/", f"{home}/"), encoding="utf-8")
         with (home / CONF).open("a", encoding="utf-8") as stream:
+            # Of a name that is there twice, opensm takes the last value.
             stream.write(f"dump_files_dir {home}\nlog_file {home}/opensm.log\nforce_log_flush TRUE\n")
         return home / CONF
 
     def readings(self, host: str, home: Path, files: dict[str, dict[str, str]]) -> SubnetReadings:
         """Return all that a proof needs, as ib_fabric_info reads it on the host of an HCA; ``home`` is the master's."""
-        read = read_fabric(SimulatedDiags(self, host), home, lambda _line: None, WAIT_S)
-        assert read["unread"] == []
-        return SubnetReadings(
-            **{name: read[name] for name in ("found", "links", "forwarding", "order", "log", "pkeys")},
-            managers=read["managers_found"],
-            files=files,
-        )
+        read, unread = read_fabric(SimulatedDiags(self, host), home, lambda _line: None, WAIT_S)
+        assert unread == []
+        return together({"": read})._replace(files=files)
 
     @contextlib.contextmanager
     def manager(self, host: str, config: Path) -> Iterator[Path]:

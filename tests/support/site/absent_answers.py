@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host import concern
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.identity import EK_TEMPLATE
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings, pack
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -130,6 +131,8 @@ def content(given: Parameters) -> dict[str, Any]:
     return {"content": base64.b64encode(text.encode()).decode(), "encoding": "base64"}
 
 
+# What ib_fabric_info reads on a host without the files of a subnet manager.
+NOT_READ = base64.b64encode(pack(HostReadings(subnet=False))).decode()
 PORTS = tuple(f"Ethernet{number}" for number in range(0, 512, 2))  # of Vela's leaves and spines
 DIGEST = "0" * 64
 PRESENT = ("/sys/class/net/", "/etc/sailloft/image", "/usr/lib/ipxe/")  # parts of the paths of files that exist
@@ -158,7 +161,7 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "gpu_node": lambda _given: SOFTWARE,
     "host_guests_info": lambda _given: {"guests": [], "words": []},
     "host_topology_info": lambda _given: {"topology": server().to_dict(), "recording": "{}"},
-    "ib_fabric_info": lambda _given: {"files": {}, "unread": []},
+    "ib_fabric_info": lambda given: {"path": given["path"], "content": NOT_READ, "unread": []},
     "ib_manager": manager,
     "kernel_arguments": lambda _given: {**WAITS, "acs": {"not_taken": []}},
     "nic_firmware": lambda _given: {**WAITS, "devices": {}, "diff": {"before": {}, "after": {}}},

@@ -24,15 +24,17 @@ WITHOUT_CONNECTION = (
     "run_check",
     "site_plan",
     "ufm_partitions",
+    "ufm_topology",
+    "ufm_unhealthy_ports",
 )
-IN_BACKGROUND = ("ib_fabric_info", "node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
+IN_BACKGROUND = ("node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # by `async`
 # The refusal of a task whose only argument is "nonesuch".
 UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
 REFUSED = {
     "cabling_check": "missing required arguments: read",
     "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
     "guest_answers": "missing required arguments: hypervisor",
-    "ib_fabric_proof": "missing required arguments: blueprint, fabric, forwarding, links, path",
+    "ib_fabric_proof": "missing required arguments: blueprint, fabric, path",
     "ib_plan": "missing required arguments: blueprint, fabric",
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
     "node_image_proof": "missing required arguments: digest, mac, manifest, name, path, servers",
@@ -43,6 +45,8 @@ REFUSED = {
     "run_check": "missing required arguments: playbook",
     "site_plan": "missing required arguments: blueprint",
     "ufm_partitions": "missing required arguments: blueprint, fabric, ufm_url",
+    "ufm_topology": "missing required arguments: blueprint, fabric, ufm_url",
+    "ufm_unhealthy_ports": "missing required arguments: blueprint, fabric, ufm_url",
 }
 CHECKED_BY_MODULE = (
     "gpu_host",

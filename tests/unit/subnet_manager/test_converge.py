@@ -55,6 +55,21 @@ def changes(host, *arguments, **options):
 PARTITIONS = {"a": {"pkey": 1, "members": {"node-1": "full"}}}
 
 
+def test_two_fabrics_of_one_host_have_nothing_in_common(host, tmp_path):
+    """Compute and storage: a manager each, bound to the GUID of its own port."""
+    fabrics = {"compute": GUIDS, "storage": {**GUIDS, "node-1": {**GUIDS["node-1"], "mlx5_0": "0x1"}}}
+    given = {
+        name: {**options(guids), "fabric": name, "directory": f"/etc/opensm/{name}"} for name, guids in fabrics.items()
+    }
+    for one in given.values():
+        assert converge(host, one).facts["manager"] == "master"
+    assert sorted(host.active) == [f"sailloft-opensm-{name}.service" for name in fabrics]
+    assert [converge(host, one).changed for one in given.values()] == [False, False]
+    confs = [(tmp_path / f"etc/opensm/{name}/opensm.conf").read_text() for name in fabrics]
+    assert confs[0] != confs[1]
+    assert "guid 0x0000000000000001\n" in confs[1]
+
+
 def test_a_new_host_gets_files_and_service_and_then_nothing_more(host, tmp_path):
     predicted = converge(host, options(), True)
     assert not (tmp_path / "etc").exists()
@@ -72,10 +87,17 @@ def test_a_new_host_gets_files_and_service_and_then_nothing_more(host, tmp_path)
 
 
 def test_the_service_of_the_distribution_is_stopped_for_good(host):
-    host.enabled.add(OTHER)
-    host.active.add(OTHER)
+    for name in (OTHER, "opensmd.service"):
+        host.enabled.add(name)
+        host.active.add(name)
     calls, outcome = changes(host, options())
-    assert calls == ["daemon-reload", f"mask --now {OTHER}", f"enable {UNIT}", f"start {UNIT}"]
+    assert calls == [
+        "daemon-reload",
+        f"mask --now {OTHER}",
+        "mask --now opensmd.service",
+        f"enable {UNIT}",
+        f"start {UNIT}",
+    ]
     assert outcome.before[OTHER] == "enabled, running"
     assert not changes(host, options())[1].changed
 

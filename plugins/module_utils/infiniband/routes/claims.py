@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca, SwitchPort
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd, Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.loads import (
     UpLoads,
     shared_links,
@@ -22,63 +23,72 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.p
     graph,
     rails,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import ACTIVE, LinkEnd, Tables
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import ACTIVE, Tables
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 
 _SOURCE, _LINKS = "opensm-lfts.dump", "opensm-subnet.lst"
 _LAYER = "routes"
 
 
-def route_claims(fabric: Fabric, tables: Tables, some_ordered: bool = False) -> Iterator[Claim]:
-    """Return all claims about the routes of a fabric. ``some_ordered``: the order has only the HCAs of a user's list.
+def route_claims(fabric: Fabric, tables: Tables, marks: Marks, some_ordered: bool = False) -> Iterator[Claim]:
+    """Return all claims about the routes of a fabric, and mark its links.
 
+    ``some_ordered``: the order has only the HCAs of a user's list.
     The tables say nothing of the routes of a fabric if they have no HCA of a planned leaf.
     """
     subnet = graph(tables)
     routes = follow(subnet)
-    yield _links(fabric, tables)
-    yield _reached(fabric, subnet, routes)
+    yield _links(fabric, tables, marks)
+    yield _reached(fabric, subnet, routes, marks)
     absent = sorted(leaf for leaf, hcas in fabric.leaves.items() if not any(hca in subnet.leaf_of for hca in hcas))
     reason = (
         f"opensm's tables have no HCA of {absent[0]}; turn its hosts on, or read the tables again" if absent else ""
     )
-    for claim in _of_routes(fabric, subnet, routes, tables, some_ordered):
+    for claim in _of_routes(fabric, subnet, routes, tables, marks, some_ordered):
         yield replace(claim, seen=None, holds=False, reason=reason) if absent and claim.holds else claim
 
 
-def _of_routes(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, some_ordered: bool) -> Iterator[Claim]:
-    yield _no_credit_loop(subnet, routes)
+def _of_routes(
+    fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, marks: Marks, some_ordered: bool
+) -> Iterator[Claim]:
+    yield _no_credit_loop(subnet, routes, marks)
     yield from _rails(fabric, subnet, routes)
     for loads in up_loads(subnet, None in tables.order):
-        yield _even(loads)
-    yield _shifts(fabric, subnet, routes, tables, some_ordered)
+        yield _even(loads, marks)
+    yield _shifts(fabric, subnet, routes, tables, marks, some_ordered)
 
 
-def _links(fabric: Fabric, tables: Tables) -> Claim:
+def _links(fabric: Fabric, tables: Tables, marks: Marks) -> Claim:
     """Return the claim that the tables are of the planned fabric: the same names and ports, all active."""
     pairs: list[tuple[LinkEnd, LinkEnd]] = [*fabric.hcas.items(), *fabric.uplinks]
     planned = {frozenset(pair) for pair in pairs}
-    causes = {
-        "opensm does not see it": planned - {*tables.links},
-        "it is not planned; read the tables again, or correct the cables or the name": {*tables.links} - planned,
-        "it is not active": {link for link, state in tables.links.items() if state != ACTIVE},
-    }
+    unplanned = "it is not planned; read the tables again, or correct the cables or the name"
+    inactive = {link for link, state in tables.links.items() if state != ACTIVE}
+    causes = (
+        ("missing", "opensm does not see it", planned - {*tables.links}),
+        ("wrong", unplanned, {*tables.links} - planned),
+        ("missing", "it is not active", inactive),
+    )
     reasons = []
-    for cause, links in causes.items():
+    for state, cause, links in causes:
+        for link in links:
+            marks.add(state, link, cause)
         names = sorted(" - ".join(sorted(map(str, link))) for link in links)
         if names:
             reasons.append(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {cause}")
-    active = len(planned & {*tables.links} - causes["it is not active"])
+    active = len(planned & {*tables.links} - inactive)
     claim = "opensm: its links are the planned ones, and active"
     return Claim(_LAYER, claim, len(planned), active, not reasons, _LINKS, "; ".join(reasons))
 
 
-def _reached(fabric: Fabric, subnet: Graph, routes: Routes) -> Claim:
+def _reached(fabric: Fabric, subnet: Graph, routes: Routes, marks: Marks) -> Claim:
     count = len(fabric.hcas)
     absent = sorted(map(str, {*fabric.hcas} - {*subnet.leaf_of}))
     reasons = []
     if absent:
         reasons.append(f"opensm does not see {absent[0]}" + (f" and {len(absent) - 1} more" if absent[1:] else ""))
+    for (leaf, hca), fault in routes.faults.items():
+        marks.add("no route", [hca], f"{leaf} to {hca}: {fault}")
     if routes.faults:
         (leaf, hca), fault = next(iter(routes.faults.items()))
         reasons.append(f"{leaf} to {hca}: {fault}")
@@ -87,8 +97,9 @@ def _reached(fabric: Fabric, subnet: Graph, routes: Routes) -> Claim:
     return Claim(_LAYER, claim, pairs, routes.pairs, routes.pairs == pairs and not reasons, _SOURCE, "; ".join(reasons))
 
 
-def _no_credit_loop(subnet: Graph, routes: Routes) -> Claim:
+def _no_credit_loop(subnet: Graph, routes: Routes, marks: Marks) -> Claim:
     channels = cycle(routes.dependencies)
+    marks.add("misrouted", map(subnet.channel, channels), "it is in a credit loop")
     seen = dependencies_in_words(subnet, channels) if channels else "none"
     reason = "each of these ports waits for the next one; tell opensm the roots, or use updn" if channels else ""
     return compare(_LAYER, "opensm: no links that wait for each other (credit loop)", "none", seen, _SOURCE, reason)
@@ -116,7 +127,7 @@ def _rails(fabric: Fabric, subnet: Graph, routes: Routes) -> Iterator[Claim]:
     )
 
 
-def _even(loads: UpLoads) -> Claim:
+def _even(loads: UpLoads, marks: Marks) -> Claim:
     values = sorted(loads.by_port.values())
     wanted = "numbers that differ by at most 1"
     if loads.free or not loads.alike:
@@ -127,10 +138,11 @@ def _even(loads: UpLoads) -> Claim:
         return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, True, _SOURCE)
     most = max(loads.by_port, key=lambda port: loads.by_port[port])
     reason = f"port {most} has {values[-1]} HCAs; more even is possible"
+    marks.add("misrouted", [SwitchPort(loads.switch, most)], reason)
     return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, False, _SOURCE, reason)
 
 
-def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, some_ordered: bool) -> Claim:
+def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, marks: Marks, some_ordered: bool) -> Claim:
     claim, wanted = "opensm: links that a shift of the nodes, on all rails at once, loads twice", 0
     blocking = _blocking(fabric)
     if blocking:
@@ -147,6 +159,8 @@ def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, some_
     # The engine's order; without one, that of the names.
     nodes = _places(tables.order) or sorted({hca.host for hca in tables.hcas})
     shared = shared_links(subnet, nodes)
+    for one in shared:
+        marks.add("misrouted", [one.port], f"shift {one.shift} of the nodes loads it twice")
     reason = ""
     if shared:
         first = shared[0]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, SwitchPort
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
     AGGREGATION_NODE,
     infiniband_device,
@@ -29,6 +30,7 @@ _LINK = re.compile(rf"{_NODE} {_NODE} PHY=\S+ LOG=(\S+)")
 _FREE_PLACE = "DUMMY"
 _SWITCH = re.compile(r"Unicast lids \[.*\] of switch Lid \d+ guid 0x([0-9a-f]{16}) \('(.*)'\):")
 _ENTRY = re.compile(r"0x([0-9a-f]+) (\d+) ")
+_TABLE_END = re.compile(r"\d+ lids dumped")
 _ENGINE = re.compile(r"osm_ucast_mgr_process: (\S+) tables configured on all switches")
 _REFUSAL = re.compile(r"-> (.*(?:ERR AB|not (?:a )?fat-tree|Fabric rank is|Failed ranking|valid compute nodes).*)")
 
@@ -49,10 +51,6 @@ class SubnetLink(NamedTuple):
     near: SubnetNode
     far: SubnetNode
     state: str
-
-
-# An end of a link: an HCA, or a switch's port.
-LinkEnd = Union[Hca, SwitchPort]
 
 
 class SwitchTable(NamedTuple):
@@ -79,15 +77,17 @@ class Tables(NamedTuple):
 def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
     """Return the tables in opensm-subnet.lst, opensm-lfts.dump and opensm-ftree-ca-order.dump, which only ftree writes.
 
-    Raises InfinibandError for a switch that only one of the first two has.
+    Raises InfinibandError for a switch that only one of the first two has, and for a text that is cut off.
     """
     far_ends: dict[str, dict[int, SubnetNode]] = {}
+    seen_once: set[frozenset[SubnetNode]] = set()
     hcas: dict[Hca, int] = {}
     states: dict[frozenset[LinkEnd], str] = {}
     for near, far, state in read_links(links):
         if AGGREGATION_NODE in (near.description, far.description):
             continue
         ends = frozenset((_end(near), _end(far)))
+        seen_once ^= {frozenset((near, far))}
         # The ends of a link that is coming up can have different states.
         if states.setdefault(ends, state) == ACTIVE:
             states[ends] = state
@@ -95,6 +95,11 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
             far_ends.setdefault(near.guid, {})[near.port] = far
         else:
             hcas[Hca(*infiniband_device(near.description))] = near.lid
+    if seen_once:
+        names = sorted(f"{node.description} port {node.port}" for node in min(seen_once, key=sorted))
+        raise InfinibandError(
+            cause="opensm-subnet.lst has it from one end only", remedy="read the dumps again", subject=" - ".join(names)
+        )
     switches = {}
     for guid, name, ports in _forwarding(forwarding):
         if guid in switches:
@@ -112,7 +117,11 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
         raise InfinibandError(
             "opensm-lfts.dump has no table of it", "read the dumps again", subject=f"switch 0x{next(iter(far_ends))}"
         )
-    names = [line.split("\t", 1)[1] for line in order.splitlines() if "\t" in line]
+    lines = [line.split("\t", 1) for line in order.splitlines()]
+    if any(len(line) < 2 for line in lines):
+        cause = "a line of it is cut off"
+        raise InfinibandError(cause=cause, remedy="read the dumps again", subject="opensm-ftree-ca-order.dump")
+    names = [line[1] for line in lines]
     places = [
         None if name == _FREE_PLACE else Hca(*infiniband_device(name)) for name in names if name != AGGREGATION_NODE
     ]
@@ -154,13 +163,18 @@ def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
                 )
             ports[lid] = port
             continue
+        if guid and _TABLE_END.match(line):
+            yield guid, name, ports
+            guid = ""
         switch = _SWITCH.match(line)
         if switch:
             if guid:
-                yield guid, name, ports
+                break
             guid, name, ports = switch[1], switch[2], bytearray()
     if guid:
-        yield guid, name, ports
+        raise InfinibandError(
+            cause="its table in opensm-lfts.dump is cut off", remedy="read the dumps again", subject=name
+        )
 
 
 def routing_lines(text: str) -> str:

@@ -24,7 +24,7 @@ def test_files_are_written_once_and_only_those_that_differ_again(make, tmp_path)
     assert first["changed"]
     assert not folder.exists()
     assert run()["written"] == first["written"]
-    assert {file.name for file in folder.iterdir()} == {*first["files"]}
+    assert {file.name for file in folder.iterdir()} == {*first["files"], "fabric.svg"}
     assert not run()["changed"]
     again = run(guids={"node-0001": {"mlx5_8": "0x1"}}, partitions={"a": {"pkey": 1, "members": {"nodes": "full"}}})
     assert again["written"] == [str(folder / "partitions.conf")]

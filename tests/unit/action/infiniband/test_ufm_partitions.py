@@ -10,20 +10,12 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ib_sites import TREE, small
 from messages import Mentions
-from simulated_ufm import SimulatedUfm
 
 from ansible_collections.sailloft.fleet.plugins.action import ufm_partitions
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband import ufm
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import partitions as ufm
 
 _SITE, GUIDS = small()
 PARTITIONS = {"a": {"pkey": 1, "members": {"node-1": "full", "node-2": "limited"}, "index0": True}}
-
-
-@pytest.fixture
-def server(monkeypatch):
-    server = SimulatedUfm()
-    monkeypatch.setattr(ufm_partitions, "open_url", server)
-    return server
 
 
 @pytest.fixture
@@ -113,9 +105,21 @@ def test_user_and_password_are_used_without_a_token(change, server):
         change(ufm_token=None)
 
 
+def test_the_login_goes_to_the_verified_https_url_only_and_is_in_no_result(change, server):
+    result, _requests = change(ufm_token="s3cret", ca_path="/etc/ca.pem")
+    assert "s3cret" not in str(result)
+    kept = {name: server.options[name] for name in ("follow_redirects", "validate_certs", "ca_path")}
+    assert kept == {"follow_redirects": "none", "validate_certs": True, "ca_path": "/etc/ca.pem"}
+    for url in ("http://ufm.example.com", "ufm.example.com", "https://admin:s3cret@ufm.example.com", "https://"):
+        with pytest.raises(AnsibleActionFail, match="UFM: ufm_url is no https URL") as refused:
+            change(ufm_url=url)
+        assert "s3cret" not in str(refused.value)
+    assert server.requests == []
+
+
 def test_a_refusal_and_a_strange_answer_are_named(change, server):
     with pytest.raises(AnsibleActionFail, match=r"404.*no such resource; check the URL"):
         change(ufm_url="https://ufm.example.com/other")
     server.pkeys["0x1"] = {"partition": "x"}
-    with pytest.raises(AnsibleActionFail, match="no list of its partitions"):
+    with pytest.raises(AnsibleActionFail, match="documented form"):
         change()

@@ -15,6 +15,7 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, fabric_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.claims import route_claims
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import read_tables
 
@@ -27,7 +28,7 @@ def dumps():
 
 def claims(made, fabric=None):
     tables = read_tables(made.links_text(), made.forwarding_text(), made.order_text())
-    return list(route_claims(fabric or made.fabric, tables))
+    return list(route_claims(fabric or made.fabric, tables, Marks()))
 
 
 def failing(made, fabric=None):
@@ -175,7 +176,7 @@ def test_free_places_of_uneven_leaves_are_places_of_the_order():
     order = re.sub("(?m)^.*node-3 .*\n", lambda line: line[0] + free, made.order_text())
     order = re.sub("(?m)^.*node-10 .*\n", lambda line: line[0] + free + free, order)
     tables = read_tables(made.links_text(), made.forwarding_text(), order)
-    found = {claim.claim: claim for claim in route_claims(fabric, tables)}
+    found = {claim.claim: claim for claim in route_claims(fabric, tables, Marks())}
     (claim,) = (claim for text, claim in found.items() if text.startswith(ORDER))
     assert (claim.holds, claim.seen) == (True, 0)
     # 9 of 12 places beyond the leaf have an HCA. ftree gives its 4 up ports 3 places each.
@@ -184,7 +185,9 @@ def test_free_places_of_uneven_leaves_are_places_of_the_order():
     for hca in fabric.leaves["leaf-1-1"]:
         made.forwarding["leaf-2-1"][hca] = 5
     tables = read_tables(made.links_text(), made.forwarding_text(), order)
-    (claim,) = (claim for claim in route_claims(fabric, tables) if claim.holds is False and "up port" in claim.claim)
+    (claim,) = (
+        claim for claim in route_claims(fabric, tables, Marks()) if claim.holds is False and "up port" in claim.claim
+    )
     assert (claim.claim, claim.reason) == ("leaf-2-1: HCAs by up port", Mentions("port 5 has 5 HCAs"))
 
 

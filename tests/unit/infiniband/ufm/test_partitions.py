@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.partitions import (
     Member,
     UfmPartition,
     not_changed,

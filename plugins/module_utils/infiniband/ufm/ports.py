@@ -1,0 +1,71 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Ports as UFM names them, by GUID and number, and as the blueprint does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, SwitchPort
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import digits
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import number_at_end
+
+
+class Port(NamedTuple):
+    """A port: the GUID of its node, 16 digits, and its number."""
+
+    guid: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.guid}_{self.number}"
+
+
+class PortNames:
+    """The ports of a planned fabric; an HCA has the number 1. Ports of nodes without a known GUID have no number."""
+
+    def __init__(self, plan: FabricPlan) -> None:
+        self._known = plan.guids.known
+        self._fabric = plan.fabric.name
+        self.ends: dict[str, LinkEnd] = {}
+        switches = {*plan.fabric.switches}
+        for cable in plan.site.cables:
+            if cable.rule.fabric != plan.fabric.name or not cable.rule.infiniband:
+                continue
+            for device, port in ((cable.a.name, cable.a_port), (cable.b.name, cable.b_port)):
+                is_switch = device in switches
+                self.ends[f"{device} {port}"] = (
+                    SwitchPort(device, int(number_at_end(port))) if is_switch else Hca(device, port)
+                )
+        known = {name: self.port_of(end) for name, end in self.ends.items()}
+        self._names = {port_of_name: name for name, port_of_name in known.items() if port_of_name}
+
+    def port_of(self, end: LinkEnd) -> Port | None:
+        """Return the port of an end, None if its GUID is not known."""
+        node, number = (end.switch, end.number) if isinstance(end, SwitchPort) else (end, 1)
+        return Port(digits(self._known[node]), number) if node in self._known else None
+
+    def name_of(self, port: Port) -> str:
+        """Return the name of a port, such as "leaf-01-1 ib33"; GUID and number of one that is not planned."""
+        return self._names.get(port, f"0x{port.guid} port {port.number}")
+
+    def ports_of(self, names: Iterable[str]) -> list[Port]:
+        """Return the ports of names. Raises InfinibandError for one that is not planned or has no known GUID."""
+        ports = []
+        for name in names:
+            if name not in self.ends:
+                cause = f"it is no port of the fabric {self._fabric}"
+                raise InfinibandError(
+                    cause=cause, remedy="write it like leaf-01-1 ib33 or node-0001 mlx5_0", subject=name
+                )
+            port = self.port_of(self.ends[name])
+            if port is None:
+                raise InfinibandError(
+                    cause="its GUID is not known", remedy="give it in guids or readings", subject=name
+                )
+            ports.append(port)
+        return ports

@@ -1,0 +1,99 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Mark ports of a fabric as unhealthy or healthy in a UFM, which isolates a link with an unhealthy port.
+
+The requests and answers are those of the guide's "Unhealthy Ports REST API". UFM's subnet manager marks ports, too, for
+example those of links that flap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api, digits, not_as_documented
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import Port, PortNames
+
+PATH = "app/unhealthy_ports"
+
+
+class Unhealthy(NamedTuple):
+    """A link that UFM isolates: the unhealthy port and the other end, why, and since when, as UFM writes it."""
+
+    port: Port
+    peer: Port
+    condition: str
+    since: str
+
+
+def unhealthy(api: Api) -> list[Unhealthy]:
+    """Return all unhealthy ports. Raises InfinibandError."""
+    rows = api.read(PATH)
+    try:
+        return [_unhealthy(row) for row in rows]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise not_as_documented(PATH) from None
+
+
+def _unhealthy(row: Mapping[str, Any]) -> Unhealthy:
+    # The guide has both a text and a list.
+    conditions = [row["Condition"]] if isinstance(row["Condition"], str) else row["Condition"]
+    return Unhealthy(
+        Port(digits(row["UnhealthyGUID"]), int(row["UnhealthyPortNumber"])),
+        Port(digits(row["PeerGUID"]), int(row["PeerPortNumber"])),
+        ", ".join(conditions),
+        str(row["StatusTime"]),
+    )
+
+
+class Changes(NamedTuple):
+    """The ports to mark as unhealthy and as healthy, without those that are so already."""
+
+    unhealthy: list[Port]
+    healthy: list[Port]
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Return the data of the requests."""
+        data = []
+        if self.healthy:
+            data.append({"ports": [str(port) for port in self.healthy], "ports_policy": "HEALTHY"})
+        if self.unhealthy:
+            ports = [str(port) for port in self.unhealthy]
+            data.append({"ports": ports, "ports_policy": "UNHEALTHY", "action": "isolate"})
+        return data
+
+
+def changes(present: Iterable[Unhealthy], to_isolate: Iterable[Port], to_restore: Iterable[Port]) -> Changes:
+    """Return what must change. A port is isolated if UFM lists it or the other end of its link."""
+    listed: dict[Port, list[Port]] = {}
+    for one in present:
+        for port in (one.port, one.peer):
+            listed.setdefault(port, []).append(one.port)
+    # UFM marks the listed end as healthy, whichever end the user names.
+    healthy = dict.fromkeys(port for name in to_restore for port in listed.get(name, ()))
+    return Changes([port for port in to_isolate if port not in listed], list(healthy))
+
+
+def refuse_last_links(plan: FabricPlan, names: PortNames, present: Iterable[Unhealthy], made: Changes) -> None:
+    """Refuse to isolate the last up link of a switch. Raises InfinibandError."""
+    remaining = (one for one in present if one.port not in made.healthy)
+    isolated = {port for one in remaining for port in (one.port, one.peer)} | {*made.unhealthy}
+    used: dict[str, int] = {}
+    lost: dict[str, Port] = {}
+    for ends in plan.fabric.uplinks:
+        lower, ports = ends[0].switch, {names.port_of(end) for end in ends}
+        used[lower] = used.get(lower, 0) + (not ports & isolated)
+        lost.update((lower, port) for port in made.unhealthy if port in ports)
+    for switch, port in lost.items():
+        if not used[switch]:
+            cause = f"{names.name_of(port)} is the last up link of {switch}"
+            raise InfinibandError(cause=cause, remedy="repair another one first", subject="UFM")
+
+
+def lines(present: Iterable[Unhealthy], names: PortNames) -> list[str]:
+    """Return the unhealthy ports as lines, with the planned names."""
+    return [
+        f"{names.name_of(one.port)} - {names.name_of(one.peer)}: {one.condition} since {one.since}" for one in present
+    ]
