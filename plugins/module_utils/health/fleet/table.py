@@ -83,9 +83,15 @@ class Table:
 
 
 def table(
-    results: Iterable[tuple[str, Any]], bmcs: Mapping[str, Any] | None = None, rules: Mapping[str, Rule] = RULES
+    results: Iterable[tuple[str, Any]],
+    bmcs: Mapping[str, Any] | None = None,
+    rules: Mapping[str, Rule] = RULES,
+    spares: frozenset[str] = frozenset(),
 ) -> Table:
-    """Return the table of nodes and their results of node_health_info. ``bmcs``: what their BMCs say, by node."""
+    """Return the table of nodes and their results of node_health_info.
+
+    ``bmcs``: what their BMCs say, by node. ``spares``: the nodes that are spares, by the blueprint.
+    """
     made = Table()
     collection = Collection()
     unknown: dict[str, list[str]] = {}
@@ -101,7 +107,7 @@ def table(
             if text and not answer.error:
                 said.setdefault(f"{kind}: {text}", []).append(node)
                 nodes.append(node)
-        reason = answer.error or _stale(answer)
+        reason = answer.error or _other(node, answer) or _stale(answer)
         complaints = of_bmc if reason else (*answer.faults, *of_bmc)
         for fault in complaints:
             faults.setdefault(_key(fault), {}).setdefault(_detail(fault), []).append(node)
@@ -124,6 +130,7 @@ def table(
         *_outlier_lines(made.outliers, rules),
         *_too_few(collection.too_few()),
         *_sorted_lines(said),
+        *_spare_lines(made, spares),
         *([f"{_nodes(len(made.healthy))}: healthy: {fold(made.healthy)}"] if made.healthy else []),
     ]
     return made
@@ -132,6 +139,13 @@ def table(
 def is_serious(fault: Complaint) -> bool:
     """Return True if a fault makes a run fail: an application's faults and notes do not."""
     return fault.layer != APPLICATION and severity(fault.action) > severity("note")
+
+
+def _other(node: str, answer: Answer) -> str:
+    """Return why an answer is not that of the node: two names lead to one machine, or a disk was copied."""
+    if answer.host in ("", node):
+        return ""
+    return f"it answers as {answer.host}: two names lead to one machine, or playbooks/node_health.yml must run for it"
 
 
 def _stale(answer: Answer) -> str:
@@ -197,6 +211,18 @@ def _outlier_lines(outliers: list[Outlier], rules: Mapping[str, Rule]) -> list[s
 
 def _too_few(nodes: set[str]) -> list[str]:
     return [f"{_nodes(len(nodes))}: not compared, too few are like them: {fold(nodes)}"] if nodes else []
+
+
+def _spare_lines(made: Table, spares: frozenset[str]) -> list[str]:
+    """Return which spares can replace a node that is faulty or not known."""
+    if not spares or not {*made.faulty, *made.unknown} - spares:
+        return []
+    fit = [node for node in made.healthy if node in spares]
+    return [f"{len(fit)} of {_spares(len(spares))} healthy{f': {fold(fit)}' if fit else ''}"]
+
+
+def _spares(count: int) -> str:
+    return "1 spare" if count == 1 else f"{count} spares"
 
 
 def _sorted_lines(groups: Mapping[str, list[str]]) -> list[str]:
