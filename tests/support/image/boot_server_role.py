@@ -12,7 +12,9 @@ import jinja2
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_plan
 
-TEMPLATES = Path(__file__).parents[3] / "roles" / "boot_server" / "templates"
+ROLE = Path(__file__).parents[3] / "roles" / "boot_server"
+TEMPLATES = ROLE / "templates"
+KEEPER = ROLE / "files" / "sailloft-health-keeper"
 
 
 def render(template: str, **variables: object) -> str:
@@ -69,6 +71,7 @@ def nginx_configuration(
         ("user www-data;", "user root;"),
         ("/run/nginx.pid", f"{folder}/pid"),
         ("/var/log/nginx", str(folder)),
+        ("/run/sailloft-health-keeper", str(folder)),
     ):
         assert ours in text
         text = text.replace(ours, tests)
