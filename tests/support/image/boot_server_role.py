@@ -12,9 +12,7 @@ import jinja2
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_plan
 
-ROLE = Path(__file__).parents[3] / "roles" / "boot_server"
-TEMPLATES = ROLE / "templates"
-KEEPER = ROLE / "files" / "sailloft-health-keeper"
+TEMPLATES = Path(__file__).parents[3] / "roles" / "boot_server" / "templates"
 
 
 def render(template: str, **variables: object) -> str:

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import json
 import shutil
 import socket
@@ -16,8 +14,8 @@ import time
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
+import health_keeper
 import pytest
-from boot_server_role import KEEPER
 from messages import raises
 from rounds import EXPECTED, GPU, TABLE, at, happened, measured
 
@@ -35,15 +33,7 @@ WIDTH = f"width@gpu:{GPU.name}"
 BEFORE_BOOT = "state_before_boot@node"
 
 
-def load_keeper():
-    """Return the boot server's program as a module."""
-    loader = importlib.machinery.SourceFileLoader("sailloft_health_keeper", str(KEEPER))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-keeper = load_keeper()
+keeper = health_keeper.load()
 
 
 class BootServer:

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from boot_server_role import KEEPER, nginx_configuration
+from boot_server_role import nginx_configuration
+from health_keeper import KEEPER
 
 CONTENT = b"layer" * 1000
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
