@@ -50,7 +50,7 @@ class CopyError(SailloftError):
 
 @dataclass(frozen=True)
 class Notes:
-    """What was asked and sent in this boot."""
+    """The servers that were asked in this boot, and the copies that were sent."""
 
     number: int = 0  # the greatest of a copy of this node
     is_known: bool = False  # what was before the boot: a copy was there, or no server has one
@@ -71,7 +71,7 @@ class Asked:
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """What the round says of the copies: is the state of before the boot known, and is a new one kept."""
+        """The two checks: is the state of before the boot known, and is a new copy kept."""
         notes, node = self.notes, Place("node")
         silent = "" if notes.is_known else _sentence(notes.silent)
         result = [Measurement(STATE_BEFORE_BOOT, node, not notes.is_known, BOOT, silent)]
@@ -82,7 +82,7 @@ class Asked:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a person must know of servers, while another one has a copy."""
+        """Sentences on servers that fail while another one has a copy."""
         notes = self.notes
         silent = [f"{server} may have a newer copy: {why}" for server, why in notes.silent.items() if notes.is_known]
         refused = [f"{server} does not keep the last copy: {why}" for server, why in notes.refused.items()]
