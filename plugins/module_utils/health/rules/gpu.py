@@ -273,11 +273,9 @@ _NVLINK_RULES = (
     ),
     # NVLink 5. All are zero on healthy links.
     increase(
-        "gpu_nvlink_recovery_failures", "NVLink could not recover", "drain", "estimate", "nvlink-errors", 0, 24 * HOUR
+        "gpu_nvlink_recovery_failures", "NVLink did not recover", "drain", "estimate", "nvlink-errors", 0, 24 * HOUR
     ),
-    increase(
-        "gpu_nvlink_effective_errors", "NVLink has uncorrected errors", "watch", "estimate", "nvlink-errors", 0, HOUR
-    ),
+    increase("gpu_nvlink_effective_errors", "NVLink uncorrected errors", "watch", "estimate", "nvlink-errors", 0, HOUR),
     increase("gpu_nvlink_symbol_errors", "NVLink has symbol errors", "watch", "estimate", "nvlink-errors", 0, HOUR),
     increase("gpu_nvlink_packet_errors", "NVLink has damaged packets", "watch", "estimate", "nvlink-errors", 0, HOUR),
     Rule(
