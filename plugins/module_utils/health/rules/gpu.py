@@ -272,9 +272,7 @@ _NVLINK_RULES = (
         "gpu_nvlink_crc_errors", "NVLink has CRC errors", "drain", "DCGM: 100 a second", "nvlink-errors", 100 * 60, 60
     ),
     # NVLink 5. All are zero on healthy links.
-    increase(
-        "gpu_nvlink_recovery_failures", "NVLink did not recover", "drain", "estimate", "nvlink-errors", 0, 24 * HOUR
-    ),
+    increase("gpu_nvlink_recovery_failures", "NVLink stayed down", "drain", "estimate", "nvlink-errors", 0, 24 * HOUR),
     increase("gpu_nvlink_effective_errors", "NVLink uncorrected errors", "watch", "estimate", "nvlink-errors", 0, HOUR),
     increase("gpu_nvlink_symbol_errors", "NVLink has symbol errors", "watch", "estimate", "nvlink-errors", 0, HOUR),
     increase("gpu_nvlink_packet_errors", "NVLink has damaged packets", "watch", "estimate", "nvlink-errors", 0, HOUR),
