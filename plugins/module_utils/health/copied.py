@@ -15,7 +15,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Memory
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RoundMemory
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import ENDED, Condition, Fault, ranked
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Moment
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import State, StateError, dump, load
@@ -39,7 +39,7 @@ class Copy(NamedTuple):
 
 def text(node: str, number: int, state: State) -> bytes:
     """Return what the node signs. Memory, values and places in logs belong to the boot, and are left out."""
-    lasting = replace(state, checks={}, values={}, memory=Memory(), kept={}, left=())
+    lasting = replace(state, checks={}, values={}, memory=RoundMemory(), kept={}, left=())
     return f"{FORMAT} {node} {number}\n".encode() + dump(lasting)
 
 

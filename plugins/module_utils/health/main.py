@@ -134,7 +134,7 @@ def _round(options: argparse.Namespace) -> int:
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.table import READERS
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
-    paths = rounds.Paths(options.state, options.run, options.expected or rounds.EXPECTED_FILE)
+    paths = rounds.CheckerPaths(options.state, options.run, options.expected or rounds.EXPECTED_FILE)
     rounds.make(paths, READERS, RULES, options.period, options.deep)
     return 0
 
@@ -143,7 +143,7 @@ def _change(options: argparse.Namespace, how: Callable[[Condition, Moment], Cond
     from ansible_collections.sailloft.fleet.plugins.module_utils.health import boot_servers
     from ansible_collections.sailloft.fleet.plugins.module_utils.health import round as rounds
 
-    paths = rounds.Paths(options.state, options.run)
+    paths = rounds.CheckerPaths(options.state, options.run)
     rounds.change(paths, how, state.moment())
     for server, reason in boot_servers.send(paths.state, paths.root, paths.run).items():
         print(f"sailloft-health: {server} does not have this yet: {reason}", file=sys.stderr)

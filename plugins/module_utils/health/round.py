@@ -51,7 +51,7 @@ PERIOD_S = 60.0
 
 
 @dataclass(frozen=True)
-class Paths:
+class CheckerPaths:
     """The directories and files of a node's checker; ``root`` is below which readers read."""
 
     state: str = DIRECTORY
@@ -65,7 +65,7 @@ class RoundError(SailloftError):
 
 
 def make(
-    paths: Paths,
+    paths: CheckerPaths,
     readers: Sequence[Reader],
     rules: Mapping[str, Rule],
     period_s: float = PERIOD_S,
@@ -103,7 +103,7 @@ def make(
 class _Given:
     """All that a round knows before it reads."""
 
-    paths: Paths
+    paths: CheckerPaths
     period_s: float
     start_s: float  # of the monotonic clock
     asked: Asked | None
@@ -114,7 +114,7 @@ class _Given:
     lists: Mapping[str, Sequence[str]]  # by reader: the kinds of devices of which it lists all
 
 
-def _given(paths: Paths, readers: Sequence[Reader], rules: Mapping[str, Rule], period_s: float) -> _Given:
+def _given(paths: CheckerPaths, readers: Sequence[Reader], rules: Mapping[str, Rule], period_s: float) -> _Given:
     start_s = time.monotonic()
     asked = boot_servers.ask(paths.root, paths.run)
     expected, problem = _expected(paths.expected)
@@ -131,7 +131,7 @@ def _given(paths: Paths, readers: Sequence[Reader], rules: Mapping[str, Rule], p
     )
 
 
-def change(paths: Paths, how: Callable[[Condition, Moment], Condition], now: Moment) -> State:
+def change(paths: CheckerPaths, how: Callable[[Condition, Moment], Condition], now: Moment) -> State:
     """Change the condition by a person's word and save it. Raises StateError and what ``how`` raises."""
     with state.locked("state", paths.run):
         old = state.read(paths.state) or State(_expected(paths.expected)[0].host)
@@ -154,7 +154,7 @@ def _expected(path: str) -> tuple[Expected, str]:
     return Expected(os.uname().nodename), problem
 
 
-def _saved(paths: Paths, host: str) -> State:
+def _saved(paths: CheckerPaths, host: str) -> State:
     """Return the stored state for the readers; one that cannot be read is dealt with when the round is saved."""
     try:
         return state.read(paths.state) or State(host)

@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import drained, maintained
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import Paths
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import CheckerPaths
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import State, StateError
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen on this machine (bindep.txt)")
@@ -83,7 +83,7 @@ class Site:
         self.write("boot.json", node=NODE, servers=[self.one.url, self.two.url])
         (folder / "expected.json").write_text(stored.text(EXPECTED))
         names = ("state", "run", "expected.json", "root")
-        self.paths = Paths(*(str(folder / name) for name in names))
+        self.paths = CheckerPaths(*(str(folder / name) for name in names))
         self.second = 0
 
     def write(self, name, **data):

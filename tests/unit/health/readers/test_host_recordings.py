@@ -15,7 +15,13 @@ import pytest
 from health_nodes import failed, node, unmeasured, values, write
 from redfish_bmc import RedfishBmc, collection
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Place, Port, Reading, Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    CheckSetting,
+    Expected,
+    ExpectedPort,
+    Place,
+    Reading,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc import ipmi, redfish
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host import edac, ethernet, nvme, rdma
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
@@ -28,8 +34,8 @@ KINDS = ("disk", "bmc", "infiniband", "ethernet", "memory-edac")
 PORTS = Expected(
     "gpu01",
     ports=(
-        *(Port(f"mlx5_{number}/1", rate_gbit_s=400.0) for number in (0, 1, 4, 5, 6, 7, 8, 9)),
-        Port("mlx5_bond_0/1", link_layer="Ethernet", rate_gbit_s=200.0),
+        *(ExpectedPort(f"mlx5_{number}/1", rate_gbit_s=400.0) for number in (0, 1, 4, 5, 6, 7, 8, 9)),
+        ExpectedPort("mlx5_bond_0/1", link_layer="Ethernet", rate_gbit_s=200.0),
     ),
 )
 SYSFS = {
@@ -182,7 +188,7 @@ def tree(root, name):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_the_own_port_of_the_node_that_ran_the_tools_of_a_fabric(tmp_path, name):
-    expected = Expected("node01", ports=(Port("ibsim0/1", rate_gbit_s=104.0),))
+    expected = Expected("node01", ports=(ExpectedPort("ibsim0/1", rate_gbit_s=104.0),))
     roots = [tree(tmp_path / each, each) for each in ("healthy", name)]
     assert failed(*(rdma.read(node(root, expected)) for root in roots), expected=expected) == TOOLS[name]
 
@@ -281,7 +287,7 @@ def test_documents_of_redfish(tmp_path, name):
         once = redfish.read(server.target())
     finally:
         server.stop()
-    plan = Expected("gpu01", settings={"bmc_power_supplies": Setting(limit=number)})
+    plan = Expected("gpu01", settings={"bmc_power_supplies": CheckSetting(limit=number)})
     assert failed(once, expected=plan) == expected
     assert values(once)["bmc_power_supplies", "power supplies"] == present
     # These BMCs do not say whether there is input power, which is no pass.
