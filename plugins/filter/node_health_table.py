@@ -13,6 +13,7 @@ description:
     from the median of like nodes.
   - A node without an answer, or with a state that is too old, is named and never counted as healthy. One whose reading
     was skipped has no row, unless its BMC was read.
+  - Says which spares are healthy if a node has a fault; a blueprint sets C(site_spare) of them.
 extends_documentation_fragment: [sailloft.fleet.of_nodes]
 positional: hostvars
 options:
@@ -59,7 +60,8 @@ def node_health_table(
             elif bmcs and name in bmcs:
                 yield name, {"health": bmcs[name]}
 
-    return table(read(), bmcs).to_dict()
+    spares = frozenset(name for name in names if hostvars[name].get("site_spare"))
+    return table(read(), bmcs, spares=spares).to_dict()
 
 
 class FilterModule:

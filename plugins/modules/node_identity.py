@@ -182,9 +182,9 @@ def main() -> None:
         signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
         change = identities.ensure(store, nodes, signer, module.check_mode, params["removed"])
         folder = store.place(IDENTITY)
-        # A bundle with the right digest and a wrong signature shows no difference.
+        # A bundle with the right digest and a wrong signature, or without its public host key, shows no difference.
         forged = [name for name in change.written if change.before.get(name) == change.after[name]]
-        before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}
+        before = {**change.before, **dict.fromkeys(forged, "not signed by this key, or without the public host key")}
         after = {**{name: before[name] for name in change.others}, **change.after}
         return {
             "changed": bool(change.written or change.removed),

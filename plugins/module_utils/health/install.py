@@ -32,6 +32,8 @@ SERVICE_TEXT = """{head}
 [Unit]
 Description=One round of the health check of this node (Sailloft)
 ConditionPathExists={expected}
+# The first round asks the boot servers for the state of before, with the node's own host key.
+After=sailloft-identity.service
 
 [Service]
 Type=oneshot

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
@@ -144,7 +144,9 @@ def latch(
     faults.end(_measured_again(unmeasured))
     for event in judged.events:
         faults.happen(event)
-    return replace(condition, faults=faults.sorted(), unmeasured=unmeasured, ended=tuple(faults.ended[-ENDED:]))
+    return replace(
+        condition, faults=ranked(faults.faults.values()), unmeasured=unmeasured, ended=tuple(faults.ended[-ENDED:])
+    )
 
 
 # What decides whether a fault has ended: "" or how.
@@ -199,8 +201,10 @@ class _Faults:
             fault = replace(fault, since=old.since, count=old.count + 1, is_event=is_event, part=fault.part or old.part)
         self.faults[fault.check, fault.place] = fault
 
-    def sorted(self) -> tuple[Fault, ...]:
-        return tuple(sorted(self.faults.values(), key=_rank))
+
+def ranked(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return faults, the worst first."""
+    return tuple(sorted(faults, key=_rank))
 
 
 def _rank(fault: Fault) -> tuple[int, int, float, str, Place]:

@@ -82,8 +82,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _seconds(text: str) -> float:
     number = float(text)
-    if not 1 <= number <= 86400:
-        raise argparse.ArgumentTypeError("use a number of seconds from 1 to 86400")
+    if not 1 <= number <= state.MOST_PERIOD_S:
+        raise argparse.ArgumentTypeError(f"use a number of seconds from 1 to {state.MOST_PERIOD_S:.0f}")
     return number
 
 
@@ -140,9 +140,13 @@ def _round(options: argparse.Namespace) -> int:
 
 
 def _change(options: argparse.Namespace, how: Callable[[Condition, Moment], Condition]) -> int:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.health import boot_servers
     from ansible_collections.sailloft.fleet.plugins.module_utils.health import round as rounds
 
-    rounds.change(rounds.CheckerPaths(options.state, options.run), how, state.moment())
+    paths = rounds.CheckerPaths(options.state, options.run)
+    rounds.change(paths, how, state.moment())
+    for server, reason in boot_servers.send(paths.state, paths.root, paths.run).items():
+        print(f"sailloft-health: {server} does not have this yet: {reason}", file=sys.stderr)
     return 0
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health import process, state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import boot_servers, copied, process, state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.boot_servers import Asked
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored as expected_form
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged, judge
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Condition, latch
@@ -78,34 +79,56 @@ def make(
     with state.locked("round", paths.run, wait=False) as is_alone:
         if not is_alone:
             raise RoundError("another round still runs", "wait for its end; systemctl status sailloft-health shows it")
-        start = time.monotonic()
-        expected, problem = _expected(paths.expected)
-        saved = _saved(paths, expected.host)
-        if is_deep and not (saved.condition.drain or saved.condition.maintenance):
+        given = _given(paths, readers, rules, period_s)
+        if is_deep and not (given.saved.condition.drain or given.saved.condition.maintenance):
             raise RoundError(
-                f"{expected.host}: deep checks run only on a node that is out of service",
+                f"{given.expected.host}: deep checks run only on a node that is out of service",
                 "sailloft-health drain --reason REASON",
             )
-        rules = rules_of(expected, dict(rules))
         chosen = [reader for reader in readers if reader.is_deep == is_deep]
-        readings, left = _read(chosen, saved.left, saved, expected, paths, now())
-        if is_deep and not any(reading.measurements or reading.error for reading in readings):
-            raise RoundError(f"{expected.host}: no deep check can run on this node", "install DCGM, which has dcgmi")
+        readings, left = _read(chosen, given.saved.left, given, now())
         if is_deep:
-            first = {reading.reader: _with(FAIL, reading, rules, expected, saved, now()) for reading in readings}
-            suspicious = [reader for reader in chosen if first.get(reader.name)]
-            second, left = _read(suspicious, left, saved, expected, paths, now())
-            again = {reading.reader: _with(PASS, reading, rules, expected, saved, now()) for reading in second}
-            readings = [
-                _confirmed(reading, first[reading.reader] & again.get(reading.reader, set())) for reading in readings
-            ]
-            # The error of a second run beside what the first one measured.
-            readings += [reading for reading in second if reading.error]
+            readings, left = _twice(chosen, readings, left, given, now)
         # A process that was killed now may only wait for a busy processor.
-        readings.append(_of_checker([each for each in left if each in saved.left], problem))
-        lists = {reader.name: reader.lists for reader in readers}
+        readings.append(_of_checker([each for each in left if each in given.saved.left], given.problem))
         with state.locked("state", paths.run):
-            return _save(paths, readings, left, rules, expected, lists, period_s, start, now())
+            new = _save(given, readings, left, now())
+            if given.asked:
+                boot_servers.remember(given.asked, paths.run)
+        boot_servers.send(paths.state, paths.root, paths.run)
+        return new
+
+
+@dataclass(frozen=True)
+class _Given:
+    """All that a round knows before it reads."""
+
+    paths: CheckerPaths
+    period_s: float
+    start_s: float  # of the monotonic clock
+    asked: Asked | None
+    expected: Expected
+    problem: str  # why what the node must have could not be read
+    saved: State
+    rules: Mapping[str, Rule]
+    lists: Mapping[str, Sequence[str]]  # by reader: the kinds of devices of which it lists all
+
+
+def _given(paths: CheckerPaths, readers: Sequence[Reader], rules: Mapping[str, Rule], period_s: float) -> _Given:
+    start_s = time.monotonic()
+    asked = boot_servers.ask(paths.root, paths.run)
+    expected, problem = _expected(paths.expected)
+    return _Given(
+        paths,
+        period_s,
+        start_s,
+        asked,
+        expected,
+        problem,
+        _saved(paths, expected.host),
+        rules_of(expected, dict(rules)),
+        {reader.name: reader.lists for reader in readers},
+    )
 
 
 def change(paths: CheckerPaths, how: Callable[[Condition, Moment], Condition], now: Moment) -> State:
@@ -140,12 +163,7 @@ def _saved(paths: CheckerPaths, host: str) -> State:
 
 
 def _read(
-    readers: Sequence[Reader],
-    last_left: Sequence[Left],
-    saved: State,
-    expected: Expected,
-    paths: CheckerPaths,
-    now: Moment,
+    readers: Sequence[Reader], last_left: Sequence[Left], given: _Given, now: Moment
 ) -> tuple[list[Reading], list[Left]]:
     """Run the readers, but for those of which a process still hangs. Return their readings and all that hangs."""
     left = [
@@ -155,10 +173,10 @@ def _read(
     ]
     hanging = {each.reader: each for each in left}
     readings = [Reading(each.name, error=_hangs(hanging[each.name])) for each in readers if each.name in hanging]
-    run = partial(readers_node.run, locks=paths.run)
+    run = partial(readers_node.run, locks=given.paths.run)
 
     def node(reader: Reader) -> Node:
-        return Node(expected, paths.root, saved.kept.get(reader.name, {}), run)
+        return Node(given.expected, given.paths.root, given.saved.kept.get(reader.name, {}), run)
 
     started = [reader for reader in readers if reader.name not in hanging]
     for reader, outcome in zip(started, process.read_all(started, node)):
@@ -172,6 +190,20 @@ def _hangs(left: Left) -> str:
     return f"the process {left.pid} ({left.program}) of the round at {date} still hangs"
 
 
+def _twice(
+    readers: Sequence[Reader], readings: list[Reading], left: list[Left], given: _Given, now: Callable[[], Moment]
+) -> tuple[list[Reading], list[Left]]:
+    """Run the deep readers that found a fault a second time, and return what both runs say. Raises RoundError."""
+    if not any(reading.measurements or reading.error for reading in readings):
+        raise RoundError(f"{given.expected.host}: no deep check can run on this node", "install DCGM, which has dcgmi")
+    first = {reading.reader: _with(FAIL, reading, given, now()) for reading in readings}
+    second, left = _read([reader for reader in readers if first.get(reader.name)], left, given, now())
+    again = {reading.reader: _with(PASS, reading, given, now()) for reading in second}
+    confirmed = [_confirmed(reading, first[reading.reader] & again.get(reading.reader, set())) for reading in readings]
+    # The error of a second run beside what the first one measured.
+    return [*confirmed, *(reading for reading in second if reading.error)], left
+
+
 def _confirmed(reading: Reading, once: Results) -> Reading:
     """Return a deep reader's reading without what failed once and then passed: that is not measured."""
     measurements = tuple(
@@ -183,10 +215,8 @@ def _confirmed(reading: Reading, once: Results) -> Reading:
     return replace(reading, measurements=measurements)
 
 
-def _with(
-    verdict: str, reading: Reading, rules: Mapping[str, Rule], expected: Expected, saved: State, now: Moment
-) -> Results:
-    results = judge([reading], rules, expected, saved.memory, now).results
+def _with(verdict: str, reading: Reading, given: _Given, now: Moment) -> Results:
+    results = judge([reading], given.rules, given.expected, given.saved.memory, now).results
     return {(each.check, each.place) for each in results if each.verdict == verdict}
 
 
@@ -205,55 +235,49 @@ def _of_checker(left: Sequence[Left], problem: str) -> Reading:
     )
 
 
-def _save(
-    paths: CheckerPaths,
-    readings: Sequence[Reading],
-    left: Sequence[Left],
-    rules: Mapping[str, Rule],
-    expected: Expected,
-    lists: Mapping[str, Sequence[str]],
-    period_s: float,
-    start: float,
-    now: Moment,
-) -> State:
+def _save(given: _Given, readings: Sequence[Reading], left: Sequence[Left], now: Moment) -> State:
     """Judge and latch the readings, and save the new state."""
-    os.makedirs(paths.state, mode=0o755, exist_ok=True)
+    directory, expected, asked = given.paths.state, given.expected, given.asked
+    os.makedirs(directory, mode=0o755, exist_ok=True)
     readings = list(readings)
     try:
-        old = state.read(paths.state) or State(expected.host)
+        old = state.read(directory) or State(expected.host)
     except state.StateError as error:
         old = State(expected.host)
-        readings.append(Reading("state", events=(state.set_aside(error.cause, paths.state),)))
+        readings.append(Reading("state", events=(state.set_aside(error.cause, directory),)))
+    if asked:
+        old = copied.merged(old, asked.copy) if asked.copy else old
+        readings.append(Reading("boot_servers", asked.measurements, (asked.event,) if asked.event else ()))
     # A reader whose process has ended since is seen again: this ends the fault that it hangs.
     ended = {each.reader for each in old.left} - {each.reader for each in left}
     gone = tuple(Measurement(checker.hanging(reader), Place("reader", reader), False, "/proc") for reader in ended)
     readings.append(Reading("checker", gone))
-    judged = judge(readings, rules, expected, old.memory, now, lists)
+    judged = judge(readings, given.rules, expected, old.memory, now, given.lists)
     new = State(
         expected.host,
-        _round(old.round, readings, period_s, time.monotonic() - start, now),
-        latch(old.condition, judged, rules, expected, now),
+        _round(old.round, readings, given, now),
+        latch(old.condition, judged, given.rules, expected, now),
         _tallies(old.checks, judged, now),
         {**old.values, **judged.values},
         judged.memory,
         {**old.kept, **{each.reader: each.kept for each in readings if each.kept and not each.error}},
         tuple(left),
     )
-    state.save(new, paths.state)
+    state.save(new, directory)
     return new
 
 
-def _round(old: Round | None, readings: Sequence[Reading], period_s: float, seconds: float, now: Moment) -> Round:
+def _round(old: Round | None, readings: Sequence[Reading], given: _Given, now: Moment) -> Round:
     jump = state.jump_s(old.ended, now) if old else 0.0
     notes = (f"the clock jumped by {jump:+.0f} s since the round before",) if jump else ()
     return Round(
         old.number + 1 if old else 1,
         now,
-        round(seconds, 3),
-        period_s,
+        round(time.monotonic() - given.start_s, 3),
+        given.period_s,
         {each.reader: each.error for each in readings if each.error},
         {each.reader: each.seconds for each in readings if each.seconds},
-        notes,
+        (*notes, *(given.asked.remarks if given.asked else ())),
         old.first if old and old.ended.boot_id == now.boot_id else now,
     )
 

@@ -42,6 +42,8 @@ JUMP_S = 10.0
 # A state is stale when so many rounds are missing: one may be late, or be cut off by a reboot. A round of readers that
 # reach their deadlines takes longer than a short period.
 STALE_PERIODS, LEAST_PERIOD_S = 3, 60.0
+# No stored period makes a state count for longer.
+MOST_PERIOD_S = 86400.0
 
 
 class StateError(SailloftError):
@@ -120,7 +122,7 @@ def age_s(then: Moment, now: Moment) -> float:
 
 def latest_s(period_s: float) -> float:
     """Return the greatest age, in seconds, of a state that says something of the present."""
-    return STALE_PERIODS * max(period_s, LEAST_PERIOD_S)
+    return STALE_PERIODS * min(max(period_s, LEAST_PERIOD_S), MOST_PERIOD_S)
 
 
 def is_stale(age: float, period_s: float) -> bool:
@@ -172,7 +174,7 @@ def read(directory: str = DIRECTORY) -> State | None:
     """Return the stored state, or None where no round was saved yet. Raises StateError, and PermissionError."""
     path = os.path.join(directory, FILE)
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=_open_at_once) as stream:
             text = stream.read(LIMIT_BYTES + 1)
     except FileNotFoundError:
         return None
@@ -186,6 +188,11 @@ def read(directory: str = DIRECTORY) -> State | None:
         return load(text)
     except StateError as error:
         raise StateError(f"{path}: {error.cause}") from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe in its place would wait for a writer, and is empty."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def save(state: State, directory: str = DIRECTORY) -> None:

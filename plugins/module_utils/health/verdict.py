@@ -91,6 +91,8 @@ def staleness(state: State, now: Moment) -> str | None:
     age = age_s(state.round.ended, now)
     if state.round.ended.boot_id != now.boot_id:
         return f"no round since the boot {_age(now.boot_s)} ago"
+    if age < 0:
+        return f"its last round is dated {_age(-age)} in the future: the clock was set back"
     if is_stale(age, state.round.period_s):
         return f"no round was saved for {_age(age)}: see journalctl -u sailloft-health"
     return None

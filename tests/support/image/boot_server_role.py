@@ -69,6 +69,7 @@ def nginx_configuration(
         ("user www-data;", "user root;"),
         ("/run/nginx.pid", f"{folder}/pid"),
         ("/var/log/nginx", str(folder)),
+        ("/run/sailloft-health-keeper", str(folder)),
     ):
         assert ours in text
         text = text.replace(ours, tests)

@@ -62,16 +62,15 @@ def test_rates_of_the_first_day_are_those_of_copies_that_were_not_too_slow(tmp_p
     proof = Proof("acceptance-gpu01", "acceptance", "gpu01", judge.claims(judge.of_nvbandwidth(run, host)))
     path = tmp_path / "acceptance-gpu01.json"
     path.write_text(json.dumps(proof.to_dict()))
-    expected = made(node_health_recording=RECORDING, node_health_acceptance=str(path))
+    expected = made(node_health_recording=RECORDING, proofs_path=str(tmp_path))
     tests = ("device_to_host_memcpy_ce", "host_to_device_memcpy_ce")
     assert expected.accepted == {f"{test} {gpus[0]}": 13.0 for test in tests}
-    assert made(node_health_recording=RECORDING, node_health_acceptance=str(tmp_path / "none.json")).accepted == {}
+    assert made(node_health_recording=RECORDING, proofs_path=str(tmp_path / "none")).accepted == {}
 
 
 @pytest.mark.parametrize(
     ("given", "facts"),
     [
-        ({"node_health_machine": "car"}, ("gpu01", "car")),
         ({"node_health_recording": "/none.json"}, ("gpu01", "record.yml")),
         (
             {"node_health_recording": RECORDING, "node_health_checks": {"pcie_with": {"limit": 8}}},
@@ -87,10 +86,12 @@ def test_an_input_that_makes_no_sense_is_refused_with_the_node(given, facts):
 def test_an_unknown_option_is_refused():
     with raises(AnsibleFilterError, "gpu01", "colour"):
         node_health_expected("gpu01", "image", colour="red")
+    with raises(AnsibleFilterError, "gpu01", "car"):
+        node_health_expected("gpu01", "car")
 
 
 def test_an_acceptance_that_cannot_be_read_is_refused(tmp_path):
-    path = tmp_path / "acceptance.json"
+    path = tmp_path / "acceptance-gpu01.json"
     path.write_text("{")
     with raises(AnsibleFilterError, "gpu01", str(path), "accept.yml"):
-        made(node_health_recording=RECORDING, node_health_acceptance=str(path))
+        made(node_health_recording=RECORDING, proofs_path=str(tmp_path))

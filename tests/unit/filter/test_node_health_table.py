@@ -40,3 +40,9 @@ def test_a_node_that_runs_no_check_has_what_its_bmc_says():
     table = made({"n1": answer(), "esxi": SKIPPED}, {"esxi": sick})
     assert (table["healthy"], table["faulty"]) == (["n1"], ["esxi"])
     assert any(line.startswith("1 node: bmc Bay2: ") for line in table["lines"])
+
+
+def test_the_spares_are_those_of_the_blueprint():
+    hostvars = {"n1": {"node_health_read": answer(faults=[fault()])}}
+    hostvars["n2"] = {"node_health_read": answer(), "site_spare": True}
+    assert "1 of 1 spare healthy: n2" in node_health_table(list(hostvars), hostvars)["lines"]

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 from rounds import EXPECTED
@@ -16,6 +17,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health import main,
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import State
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive
+
+PAGE = Path(__file__).parents[3] / "docs/background/health.md"
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +113,52 @@ def test_metrics_replace_a_file(health, saved, tmp_path):
     assert (done.returncode, done.stdout) == (0, "")
     assert "sailloft_health_status 0\n" in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.fixture
+def documented(code, tmp_path):
+    """Return a function that runs a text of the page as a shell script with this test's command; and its changes."""
+    log = tmp_path / "scontrol.log"
+    scontrol = tmp_path / "bin/scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text(
+        f'#!/bin/sh\n[ "$1" = update ] && echo "$@" >>{log}\necho "NodeName=n State=IDLE Reason=none"\n'
+    )
+    scontrol.chmod(0o755)
+    where = f"--state {tmp_path / 'state'} --run {tmp_path / 'run'}"
+    command = f"{sys.executable} -S -I {code} {where}"
+
+    def run(text):
+        script = text.replace("/usr/bin/sailloft-health", command)
+        path = {"PATH": f"{scontrol.parent}:/usr/bin:/bin"}
+        return subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False, env=path)
+
+    return run, log
+
+
+def block(first):
+    """Return the lines of the page's example that begins with a line, without the line itself and the indent."""
+    lines = PAGE.read_text(encoding="utf-8").split(f"    # {first}")[1].splitlines()[1:]
+    return "\n".join(line[4:] for line in lines[: lines.index("")])
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_the_schedulers_lines_of_the_docs_say_what_the_state_says(documented, saved, health, tmp_path, status):
+    if status == 1:
+        health("drain", "--reason", "new cable")
+    elif status == 2:
+        (tmp_path / "state" / state.FILE).unlink()
+    run, log = documented
+    (rule,) = json.loads(block("node-problem-detector"))["rules"]
+    done = run(" ".join([rule["path"], *rule["args"]]))
+    assert (done.returncode, done.stderr, len(done.stdout.encode()) <= 81) == (status, "", True)
+    elim = block("LSF, elim.sailloft").replace(" --every 60", "")
+    assert run(elim).stdout == f"1 sailloft_health {status}\n"
+    done = run(block("/usr/local/sbin/health").removeprefix("#!/bin/sh\n"))
+    assert (done.returncode, done.stderr) == (status, "")
+    assert log.exists() == (status == 1)
+    if status == 1:
+        assert "State=DRAIN Reason=sailloft: out of service: new cable" in log.read_text()
 
 
 def test_an_elim_reports_for_ever_until_nobody_reads(code, saved, tmp_path):

@@ -235,3 +235,15 @@ def test_a_lock_is_held_by_one(tmp_path):
         assert (first, second) == (True, False)
     with state.locked("round", run, wait=False) as third:
         assert third
+
+
+@pytest.mark.parametrize("period_s", [1e308, 10**400, -5.0, float("inf")])
+def test_no_stored_period_makes_a_state_count_for_ever(period_s):
+    assert state.is_stale(4 * 86400, period_s)
+    assert not state.is_stale(60, period_s)
+
+
+def test_a_pipe_in_place_of_the_state_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / state.FILE)
+    with pytest.raises(StateError):
+        state.read(str(tmp_path))

@@ -178,6 +178,8 @@ def test_a_date_in_the_future_is_named():
     old = saved(BAD)
     assert "future" in FORMATS["text"](verdict(old, at(5, "boot-2", unix_s=0)))
     assert "future" not in FORMATS["text"](verdict(old, at(61, unix_s=0)))
+    late = verdict(saved(GOOD), at(30))
+    assert (late.status, "future" in late.reason) == (UNKNOWN, True)
 
 
 def test_json_has_faults_checks_and_ages():

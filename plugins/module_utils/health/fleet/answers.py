@@ -41,6 +41,7 @@ class Complaint:
 class Answer:
     """A node's answer. ``error``: why its health is not known; then nothing else is of use."""
 
+    host: str = ""  # the inventory name for which expected.json was made; "" in an image, whose nodes share one
     age_s: float | None = None  # how long ago the last round ended
     period_s: float = 60.0  # from one round to the next
     error: str = ""
@@ -84,6 +85,7 @@ def of_state(state: states.State, expected: Expected | None, now: Moment, step_t
     if step_time_s is not None:
         values[STEP_TIME] = {"node": step_time_s}
     return Answer(
+        host=expected.host if expected else "",
         age_s=round(states.age_s(state.round.ended, now), 1),
         period_s=state.round.period_s,
         like=like(expected) if expected else "",

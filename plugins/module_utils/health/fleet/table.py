@@ -83,50 +83,72 @@ class Table:
 
 
 def table(
-    results: Iterable[tuple[str, Any]], bmcs: Mapping[str, Any] | None = None, rules: Mapping[str, Rule] = RULES
+    results: Iterable[tuple[str, Any]],
+    bmcs: Mapping[str, Any] | None = None,
+    rules: Mapping[str, Rule] = RULES,
+    spares: frozenset[str] = frozenset(),
 ) -> Table:
-    """Return the table of nodes and their results of node_health_info. ``bmcs``: what their BMCs say, by node."""
-    made = Table()
-    collection = Collection()
-    unknown: dict[str, list[str]] = {}
-    faults: dict[tuple[Any, ...], dict[str, list[str]]] = {}
-    said: dict[str, list[str]] = {}
+    """Return the table of nodes and their results of node_health_info.
+
+    ``bmcs``: what their BMCs say, by node. ``spares``: the nodes that are spares, by the blueprint.
+    """
+    gathered = _Gathered()
     for node, result in results:
-        answer = answers.read(result)
         of_bmc = answers.read({"health": bmcs[node]}).faults if bmcs and node in bmcs else ()
-        for kind, text, nodes in (
-            ("drained", answer.drain, made.drained),
-            ("in maintenance", answer.maintenance, made.maintained),
-        ):
-            if text and not answer.error:
-                said.setdefault(f"{kind}: {text}", []).append(node)
-                nodes.append(node)
-        reason = answer.error or _stale(answer)
-        complaints = of_bmc if reason else (*answer.faults, *of_bmc)
-        for fault in complaints:
-            faults.setdefault(_key(fault), {}).setdefault(_detail(fault), []).append(node)
-        if reason:
-            unknown.setdefault(failures.common(reason, [node]), []).append(node)
-            made.unknown.append(node)
-            continue
-        collection.add(node, answer)
-        serious = [fault for fault in complaints if is_serious(fault)]
-        if serious:
-            (made.unknown if all(fault.check in UNKNOWN for fault in serious) else made.faulty).append(node)
-        elif complaints:
-            made.noted.append(node)
-        elif not (answer.drain or answer.maintenance):
-            made.healthy.append(node)
-    made.outliers = collection.outliers()
+        gathered.add(node, answers.read(result), of_bmc)
+    made, faults = gathered.table, gathered.faults
+    made.outliers = gathered.collection.outliers()
     made.lines = [
-        *_sorted_lines(unknown),
+        *_sorted_lines(gathered.unknown),
         *(line for key in sorted(faults, key=lambda key: _rank(key, faults[key])) for line in _group(key, faults[key])),
         *_outlier_lines(made.outliers, rules),
-        *_too_few(collection.too_few()),
-        *_sorted_lines(said),
+        *_too_few(gathered.collection.too_few()),
+        *_sorted_lines(gathered.said),
+        *_spare_lines(made, spares),
         *([f"{_nodes(len(made.healthy))}: healthy: {fold(made.healthy)}"] if made.healthy else []),
     ]
     return made
+
+
+class _Gathered:
+    """The answers of a fleet while they are read: the nodes by what is equal of them."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.collection = Collection()
+        self.unknown: dict[str, list[str]] = {}  # by the reason
+        self.faults: dict[tuple[Any, ...], dict[str, list[str]]] = {}  # by what is broken, and by its details
+        self.said: dict[str, list[str]] = {}  # by a person's word
+
+    def add(self, node: str, answer: Answer, of_bmc: tuple[Complaint, ...]) -> None:
+        """Add a node's answer and what its BMC says."""
+        self._say(node, answer)
+        reason = answer.error or _other(node, answer) or _stale(answer)
+        complaints = of_bmc if reason else (*answer.faults, *of_bmc)
+        for fault in complaints:
+            self.faults.setdefault(_key(fault), {}).setdefault(_detail(fault), []).append(node)
+        if reason:
+            self.unknown.setdefault(failures.common(reason, [node]), []).append(node)
+            self.table.unknown.append(node)
+            return
+        self.collection.add(node, answer)
+        serious = [fault for fault in complaints if is_serious(fault)]
+        if serious:
+            is_unknown = all(fault.check in UNKNOWN for fault in serious)
+            (self.table.unknown if is_unknown else self.table.faulty).append(node)
+        elif complaints:
+            self.table.noted.append(node)
+        elif not (answer.drain or answer.maintenance):
+            self.table.healthy.append(node)
+
+    def _say(self, node: str, answer: Answer) -> None:
+        for kind, text, nodes in (
+            ("drained", answer.drain, self.table.drained),
+            ("in maintenance", answer.maintenance, self.table.maintained),
+        ):
+            if text and not answer.error:
+                self.said.setdefault(f"{kind}: {text}", []).append(node)
+                nodes.append(node)
 
 
 def is_serious(fault: Complaint) -> bool:
@@ -134,8 +156,15 @@ def is_serious(fault: Complaint) -> bool:
     return fault.layer != APPLICATION and severity(fault.action) > severity("note")
 
 
-def _stale(answer: Answer) -> str | None:
-    """Return the reason why a state is too old to be known, equal on nodes with equal periods, or None."""
+def _other(node: str, answer: Answer) -> str:
+    """Return why an answer is not that of the node: two names lead to one machine, or a disk was copied."""
+    if answer.host in ("", node):
+        return ""
+    return f"it answers as {answer.host}: two names lead to one machine, or playbooks/node_health.yml must run for it"
+
+
+def _stale(answer: Answer) -> str:
+    """Return why a state is too old to be known, equal on nodes with equal periods; "" if it is not."""
     if answer.age_s is None or is_stale(answer.age_s, answer.period_s):
         return (
             f"its state is not of the last {latest_s(answer.period_s):g} s: see systemctl status sailloft-health.timer"
@@ -197,6 +226,18 @@ def _outlier_lines(outliers: list[Outlier], rules: Mapping[str, Rule]) -> list[s
 
 def _too_few(nodes: set[str]) -> list[str]:
     return [f"{_nodes(len(nodes))}: not compared, too few are like them: {fold(nodes)}"] if nodes else []
+
+
+def _spare_lines(made: Table, spares: frozenset[str]) -> list[str]:
+    """Return which spares can replace a node that is faulty or not known."""
+    if not spares or not {*made.faulty, *made.unknown} - spares:
+        return []
+    fit = [node for node in made.healthy if node in spares]
+    return [f"{len(fit)} of {_spares(len(spares))} healthy{f': {fold(fit)}' if fit else ''}"]
+
+
+def _spares(count: int) -> str:
+    return "1 spare" if count == 1 else f"{count} spares"
 
 
 def _sorted_lines(groups: Mapping[str, list[str]]) -> list[str]:

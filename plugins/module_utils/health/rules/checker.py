@@ -11,8 +11,10 @@ DEVICE_MISSING = "device_missing"
 NOT_MEASURED_CHECK, READER_FAILED = "not_measured", "reader_failed"
 READER_HANGS, STORAGE_HANGS = "reader_hangs", "storage_hangs"
 STATE_UNREADABLE, EXPECTED_UNREADABLE = "state_unreadable", "expected_unreadable"
+# Of a node without a disk, whose boot servers keep a copy of its state.
+STATE_BEFORE_BOOT, COPY_NOT_KEPT = "state_before_boot", "copy_not_kept"
 # A node with one of these faults is not known to be healthy.
-UNKNOWN = (NOT_MEASURED_CHECK, READER_FAILED, EXPECTED_UNREADABLE)
+UNKNOWN = (NOT_MEASURED_CHECK, READER_FAILED, EXPECTED_UNREADABLE, STATE_BEFORE_BOOT)
 SOURCE = "the health check itself"
 
 RULES = (
@@ -38,6 +40,22 @@ RULES = (
         "configure",
         SOURCE,
         "expected-unreadable",
+        CONFIGURATION,
+    ),
+    flag(
+        STATE_BEFORE_BOOT,
+        "faults and drains of before the boot are not known",
+        "watch",
+        SOURCE,
+        "state-before-boot",
+        CONFIGURATION,
+    ),
+    flag(
+        COPY_NOT_KEPT,
+        "no boot server keeps the state: the next boot forgets it",
+        "watch",
+        SOURCE,
+        "state-before-boot",
         CONFIGURATION,
     ),
 )

@@ -271,6 +271,21 @@ _NVLINK_RULES = (
     increase(
         "gpu_nvlink_crc_errors", "NVLink has CRC errors", "drain", "DCGM: 100 a second", "nvlink-errors", 100 * 60, 60
     ),
+    # NVLink 5. All are zero on healthy links.
+    increase("gpu_nvlink_recovery_failures", "NVLink stayed down", "drain", "estimate", "nvlink-errors", 0, 24 * HOUR),
+    increase("gpu_nvlink_effective_errors", "NVLink uncorrected errors", "watch", "estimate", "nvlink-errors", 0, HOUR),
+    increase("gpu_nvlink_symbol_errors", "NVLink has symbol errors", "watch", "estimate", "nvlink-errors", 0, HOUR),
+    increase("gpu_nvlink_packet_errors", "NVLink has damaged packets", "watch", "estimate", "nvlink-errors", 0, HOUR),
+    Rule(
+        "gpu_nvlink_effective_ber",
+        "NVLink has bit errors after their correction",
+        HARDWARE,
+        AT_MOST,
+        "watch",
+        "DCGM: anything above the least value",
+        "nvlink-errors",
+        limit=15e-255,
+    ),
 )
 
 _DCGM_RULES = (

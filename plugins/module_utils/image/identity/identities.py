@@ -97,7 +97,9 @@ def ensure(
         parsed = {name: _parsed(data, name) for name, data in old_files.items()}
         unchanged = _kept(nodes, parsed, signer)
         wanted = {node.name: digest for node, digest in zip(nodes, unchanged.digests)}
-        new = [node for node in nodes if node.name not in unchanged.names]
+        signers = {node.name: identity.signer(node.name, node.secrets) for node in nodes}
+        known = {name for name, signer in signers.items() if store.contents(IDENTITY, _signer_of(name)) == signer}
+        new = [node for node in nodes if node.name not in unchanged.names & known]
         change = BundleChange(
             before={name: identity.stated(bundle[0]) if bundle else None for name, bundle in parsed.items()},
             after={
@@ -111,7 +113,7 @@ def ensure(
         # Bundles are made in check mode too, since it must report errors of openssl or of the TPM's tool.
         bundles = _bundles(new, wanted, signer)
         if not check:
-            _apply(store, bundles, change.removed)
+            _apply(store, bundles, signers, change.removed)
     return change
 
 
@@ -124,7 +126,12 @@ class _Kept:
 
 
 def _names(store: Store) -> list[str]:
-    return [name for name in store.entries(IDENTITY) if not LEFT_BEHIND.fullmatch(name)]
+    return [name for name in store.entries(IDENTITY) if not name.startswith(".")]
+
+
+def _signer_of(node: str) -> str:
+    """Return the name of the file with the node's public host key. The web servers do not serve hidden files."""
+    return f".{node}.signer"
 
 
 def _parsed(data: bytes, name: str) -> tuple[identity.Bundle, bytes, bytes] | None:
@@ -185,7 +192,9 @@ def _bundles(nodes: Sequence[BundleInputs], digests: Mapping[str, str], signer: 
     return bundles
 
 
-def _apply(store: Store, bundles: Mapping[str, bytes], removed: Sequence[str]) -> None:
+def _apply(
+    store: Store, bundles: Mapping[str, bytes], signers: Mapping[str, bytes | None], removed: Sequence[str]
+) -> None:
     with store.reported():
         folder = store.place(IDENTITY)
         if not os.path.isdir(folder):
@@ -194,8 +203,15 @@ def _apply(store: Store, bundles: Mapping[str, bytes], removed: Sequence[str]) -
             if LEFT_BEHIND.fullmatch(name):
                 remove_if_there(os.path.join(folder, name))
         for name, data in bundles.items():
+            signer = signers[name]
+            if signer:
+                write_atomic(os.path.join(folder, _signer_of(name)), signer)
+            else:
+                remove_if_there(os.path.join(folder, _signer_of(name)))
+            # Last, so that the next run completes one that was killed in between.
             write_atomic(os.path.join(folder, name), data)
         for name in removed:
+            remove_if_there(os.path.join(folder, _signer_of(name)))
             remove_if_there(os.path.join(folder, name))
         if removed:
             sync_directory(folder)

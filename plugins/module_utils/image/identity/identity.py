@@ -45,6 +45,10 @@ DIGEST_KEY_MESSAGE = b"sailloft node identity: key of digests, a signature of th
 LARGEST_BUNDLE_BYTES = 1 << 20
 ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}|0|[1-9][0-9]{0,9}")
 MODE = re.compile(r"0?[0-7]{3}")
+# The key with which a node signs, and what others may believe that it signed: copies of its health (health/copied.py).
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+SIGNED_NAMESPACES = "sailloft-health"
+KEY_BEGIN, KEY_MAGIC = "-----BEGIN OPENSSH PRIVATE KEY-----", b"openssh-key-v1\x00"
 # The kernel's own file systems.
 NO_FILES = ("/dev", "/proc", "/sys")
 
@@ -215,6 +219,38 @@ def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secr
                 )
             parent = posixpath.dirname(parent)
     return tuple(secrets[path] for path in sorted(secrets))
+
+
+def signer(node: str, secrets: Sequence[Secret]) -> bytes | None:
+    """Return the line by which others verify what the node signs with its SSH host key; None without such a key.
+
+    It has the form of ssh-keygen(1), ALLOWED SIGNERS. OpenSSH's file of a private key has the public key in clear
+    (PROTOCOL.key): magic, cipher, key derivation and its options, the number of keys, the public key; each text with
+    its length.
+    """
+    content = next((secret.content for secret in secrets if secret.path == HOST_KEY), "")
+    body = content.partition(KEY_BEGIN)[2].partition("-----")[0]
+    try:
+        data = base64.b64decode("".join(body.split()), validate=True)
+        offset = len(KEY_MAGIC)
+        for _text in ("cipher", "derivation", "options"):
+            offset = _counted(data, offset)[1]
+        public = _counted(data, offset + 4)[0]
+        kind = _counted(public, 0)[0].decode("ascii")
+    except (ValueError, struct.error):
+        return None
+    if not data.startswith(KEY_MAGIC) or not re.fullmatch("[a-z0-9-]+", kind):
+        return None
+    return f'{node} namespaces="{SIGNED_NAMESPACES}" {kind} {base64.b64encode(public).decode()}\n'.encode()
+
+
+def _counted(data: bytes, offset: int) -> tuple[bytes, int]:
+    """Return the text at ``offset``, which begins with its length, and its end. Raises ValueError, struct.error."""
+    (length,) = struct.unpack_from(">I", data, offset)
+    end = offset + 4 + length
+    if end > len(data):
+        raise ValueError("cut off")
+    return data[offset + 4 : end], end
 
 
 def payload(secrets: Sequence[Secret]) -> bytes:

@@ -65,6 +65,26 @@ def test_a_guests_gpu_is_named_with_its_place_on_the_host():
     assert "on hv01, GPU 4, 0000:9b:00.0, slot 7, port 0000:98:00.0" in found.lines[2]
 
 
+def test_healthy_spares_are_named_where_a_node_needs_one():
+    results = {"n1": answer(faults=[fault()]), "n2": answer(), "n3": answer(), "n4": answer(faults=[fault()])}
+    found = table(results.items(), spares=frozenset({"n3", "n4"}))
+    assert "1 of 2 spares healthy: n3" in found.lines
+    none = table({"n1": answer(faults=[fault()])}.items(), spares=frozenset({"n9"}))
+    assert "0 of 1 spare healthy" in none.lines
+    healthy = table({"n2": answer(), "n4": answer(faults=[fault()])}.items(), spares=frozenset({"n4"}))
+    assert not any("spare" in line for line in healthy.lines)
+
+
+def test_a_machine_that_answers_to_two_names_is_known_by_its_own_only():
+    results = {
+        "n1": {"health": {**answer()["health"], "host": "n1"}},
+        "n2": {"health": {**answer()["health"], "host": "n1"}},
+    }
+    found = table(results.items())
+    assert (found.healthy, found.unknown, found.holds) == (["n1"], ["n2"], False)
+    assert any("answers as n1" in line for line in found.lines)
+
+
 def test_many_details_are_cut_and_counted():
     results = {f"n{number:02}": answer(faults=[fault(seen=f"seen {number}")]) for number in range(20)}
     found = made(**results)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -43,6 +44,27 @@ SYSFS = {
     "edited-rate-degraded": {"port_rate": ["mlx5_6/1"]},
     "edited-link-flap-later": {"port_link_downs": ["mlx5_7/1"], "port_symbol_errors": ["mlx5_7/1"]},
     "edited-device-missing": {"port_missing": ["mlx5_8/1"]},
+}
+# What the tools of a whole fabric say of the node on which they ran, node01: the others' faults are not its own.
+TOOLS = {
+    "healthy": {},
+    "local-port-errors": {
+        check: ["ibsim0/1"]
+        for check in ("port_buffer_overruns", "port_integrity_errors", "port_link_downs", "port_symbol_errors")
+    },
+    "node02-slow-edr": {},
+    "node04-unplugged": {},
+    "symbol-errors-link-downed": {},
+}
+# The kernel's files of the counters that perfquery prints (Documentation/ABI/stable/sysfs-class-infiniband).
+COUNTER_FILES = {
+    "SymbolErrorCounter": "symbol_error",
+    "LinkErrorRecoveryCounter": "link_error_recovery",
+    "LinkDownedCounter": "link_downed",
+    "PortRcvErrors": "port_rcv_errors",
+    "PortXmitDiscards": "port_xmit_discards",
+    "LocalLinkIntegrityErrors": "local_link_integrity_errors",
+    "ExcessiveBufferOverrunErrors": "excessive_buffer_overrun_errors",
 }
 ETH = ["eth0"]
 # The sample before, and the faults.
@@ -117,11 +139,11 @@ EDAC = {
 def test_each_line_of_the_manifest_has_a_test():
     lines = (HEALTH / "MANIFEST.tsv").read_text(encoding="utf-8").splitlines()[1:]
     paths = [line.split("\t")[0] for line in lines]
-    # A node judges its own ports, not the links of its whole subnet.
-    own = [path for path in paths if path.split("/")[0] in KINDS and not path.startswith("infiniband/tools/")]
+    own = [path for path in paths if path.split("/")[0] in KINDS]
     assert sorted(own) == sorted(
         [
             *(f"infiniband/sysfs/{name}.tar.xz" for name in SYSFS),
+            *(f"infiniband/tools/{name}/" for name in TOOLS),
             *(f"ethernet/{name}" for name in ETHTOOL),
             *(f"disk/{name}/" for name in DISK_FOLDERS),
             *(f"disk/{name}" for name in DISKS),
@@ -146,6 +168,29 @@ def test_ports_of_rdma_devices(tmp_path, name):
     assert failed(*readings, expected=PORTS) == SYSFS[name]
     # Lost links of this port cannot be seen, which is no pass.
     assert unmeasured(*readings, expected=PORTS)["port_link_downs"] == ["mlx5_1/1"]
+
+
+def tree(root, name):
+    """Write the files that the kernel has of the port which ibstat and perfquery show."""
+    folder = HEALTH / "infiniband/tools" / name
+    fields = dict(re.findall(r"\t\t(.+): (.+)", (folder / "ibstat.txt").read_text()))
+    counters = dict(re.findall(r"(?m)^(\w+):\.+(\d+)$", (folder / "perfquery.txt").read_text()))
+    port = "/sys/class/infiniband/ibsim0/ports/1"
+    files = {
+        "state": f"4: {fields['State'].upper()}",
+        "phys_state": f"5: {fields['Physical state']}",
+        "rate": f"{fields['Rate']} Gb/sec (4X HDR)",
+        **{f"counters/{file}": counters[counter] for counter, file in COUNTER_FILES.items()},
+    }
+    write(root, {f"{port}/{file}": text for file, text in files.items()})
+    return root
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_own_port_of_the_node_that_ran_the_tools_of_a_fabric(tmp_path, name):
+    expected = Expected("node01", ports=(ExpectedPort("ibsim0/1", rate_gbit_s=104.0),))
+    roots = [tree(tmp_path / each, each) for each in ("healthy", name)]
+    assert failed(*(rdma.read(node(root, expected)) for root in roots), expected=expected) == TOOLS[name]
 
 
 @pytest.mark.parametrize("name", ETHTOOL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,36 @@ def test_contradicting_input_is_refused_before_anything_is_written(site):
     with raises(ImageError, "bm01", identity.LARGEST_BUNDLE_BYTES):
         site.ensure(given("bm01", 0xA7, "x" * identity.LARGEST_BUNDLE_BYTES))
     assert site.files() == {}
+
+
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen on this machine (bindep.txt)")
+def test_the_public_host_key_is_published_with_a_bundle(site, tmp_path):
+    def keyed(name):
+        """Return the node with a host key, and the line by which its signatures are verified."""
+        path = tmp_path / name
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path, "-C", ""], check=True)
+        node = given("bm01", 0xA7)
+        secret = {**node["secrets"][0], "path": identity.HOST_KEY, "content": path.read_text()}
+        line = f'bm01 namespaces="sailloft-health" {path.with_suffix(".pub").read_text().strip()}\n'
+        return {**node, "secrets": [*node["secrets"], secret]}, line.encode()
+
+    (node, line), (changed, other_line) = keyed("one"), keyed("two")
+    site.ensure(node, TWO)
+    assert sorted(site.files()) == [".bm01.signer", "bm01", "bm02"]
+    assert site.files()[".bm01.signer"] == line
+    assert site.ensure(node, TWO).written == ()
+    assert site.ensure(changed, TWO).written == ("bm01",)
+    assert site.files()[".bm01.signer"] == other_line
+    (Path(site.store.place(IDENTITY)) / ".bm01.signer").unlink()
+    assert site.ensure(changed, TWO).written == ("bm01",)
+    assert site.files()[".bm01.signer"] == other_line
+    site.ensure(ONE, TWO)
+    assert sorted(site.files()) == ["bm01", "bm02"]
+    site.ensure(node)
+    site.ensure(removed=["bm01"])
+    assert sorted(site.files()) == ["bm02"]
+
+
+@pytest.mark.parametrize("content", ["", "5ecret", f"{identity.KEY_BEGIN}\nAAAA\n-----END", f"{identity.KEY_BEGIN}\n!"])
+def test_a_host_key_of_another_form_is_a_secret_as_others(content):
+    assert identity.signer("bm01", [identity.Secret(identity.HOST_KEY, content, "0600", "root", "root")]) is None

@@ -9,11 +9,13 @@ import json
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from boot_server_role import nginx_configuration
+from health_keeper import KEEPER
 
 CONTENT = b"layer" * 1000
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
@@ -40,9 +42,9 @@ def server(tmp_path: Path):
     subprocess.run([*command, "-t", "-q"], check=True)
     process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
 
-    def ask(path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+    def ask(path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request(method, path, headers=headers)
+        connection.request(method, path, body, headers=headers)
         answer = connection.getresponse()
         answer.content = answer.read()
         connection.close()
@@ -111,3 +113,39 @@ def test_the_fields_of_reports_are_logged(server, tmp_path):
     wanted |= {"server": "http://a", "reason": 'a%20%22b"'}
     assert {name: entry[name] for name in wanted} == wanted
     assert entry["address"] == "127.0.0.1"
+
+
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen on this machine (bindep.txt)")
+def test_copies_of_the_health_pass_through_to_their_keeper(server, tmp_path):
+    assert server("/health/bm01").status == 502
+    key, copies, socket_path = tmp_path / "key", tmp_path / "copies", tmp_path / "socket"
+    copies.mkdir()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    signer = tmp_path / "store/identity/.bm01.signer"
+    signer.write_text(f'bm01 namespaces="sailloft-health" {key.with_suffix(".pub").read_text()}')
+    copy = b"sailloft-health-copy/1 bm01 1\n{}\n"
+    copy += subprocess.run(
+        ["ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", "sailloft-health"],
+        input=copy,
+        capture_output=True,
+        check=True,
+    ).stdout
+    keeper = subprocess.Popen([sys.executable, "-I", KEEPER, socket_path, signer.parent, copies])
+    try:
+        deadline = time.monotonic() + 60
+        while not socket_path.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert server("/health/bm01").status == 204
+        assert server("/health/bm02", "PUT", copy.replace(b"bm01", b"bm02")).status == 403
+        assert server("/health/bm01", "PUT", copy).status == 204
+        answer = server("/health/bm01")
+        assert (answer.status, answer.content) == (200, copy)
+        assert (copies / "bm01").read_bytes() == copy
+        assert server("/health/bm01", "PUT", b"x" * ((1 << 20) + 1)).status == 413
+        for path, method in (("/health/", "GET"), ("/health/../identity/file", "PUT"), ("/health/bm01", "DELETE")):
+            assert server(path, method).status in (403, 404), (path, method)
+        assert server("/identity/.bm01.signer").status == 404
+    finally:
+        keeper.kill()
+        keeper.wait()

@@ -3,6 +3,9 @@
 """Read NVLinks from ``nvidia-smi nvlink -s`` (which links are active) and ``-e`` (their error counters).
 
 Both name a GPU by its UUID. Its address is in the driver's directory of /proc, which costs no further call.
+
+NVLink 5 (Blackwell) has other counters than those before. Their names are from AWS's notes on a B300 with driver 595,
+NVML's field values and DCGM's sources; no output of such a GPU was seen.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node
 READER = "nvlink"
 TIMEOUT_S = 15.0
 PROC = "/proc/driver/nvidia/gpus"
-# The counters have 16 bits and stop there.
+# The counters before NVLink 5 have 16 bits and stop there.
 SATURATED = 65535
 # One sentence instead of the lines of all links, of a GPU whose links are all down, or that has none.
 NONE_ACTIVE = "all links are inactive"
@@ -26,6 +29,25 @@ COUNTERS = {
     "gpu_nvlink_recoveries": ("Recovery Errors",),
     "gpu_nvlink_crc_errors": ("CRC Errors",),
 }
+NVLINK5_COUNTERS = {
+    "gpu_nvlink_recoveries": ("Link recovery successful events",),
+    "gpu_nvlink_recovery_failures": ("Link recovery failed events",),
+    # What forward error correction did not correct, and what it received.
+    "gpu_nvlink_effective_errors": ("Effective Errors",),
+    "gpu_nvlink_symbol_errors": ("Symbol Errors",),
+    "gpu_nvlink_packet_errors": (
+        "Malformed packet Errors",
+        "Buffer overrun Errors",
+        "Rx Errors",
+        "Rx remote Errors",
+        "Rx General Errors",
+        "Local link integrity Errors",
+    ),
+}
+# Bit errors by bit after correction; "15e-255" is the least that NVML can say, and means none. "Raw BER" and
+# "FEC Errors - 0" are large on healthy links.
+BER_CHECK, BER = "gpu_nvlink_effective_ber", "Effective BER"
+_BER = re.compile(r"[0-9]{1,3}(\.[0-9]{1,9})?[eE]-[0-9]{1,3}")
 _GPU = re.compile(r"GPU \d+: .*\(UUID: (GPU-[0-9a-fA-F-]+)\)")
 _LINK = re.compile(r"\s*Link (\d{1,3}): (.*)")
 _UUID = re.compile(r"(?m)^GPU UUID:\s*(\S+)")
@@ -38,7 +60,15 @@ class Links:
     active: list[int] = field(default_factory=list)
     inactive: list[int] = field(default_factory=list)
     errors: dict[str, dict[int, int]] = field(default_factory=dict)  # by the counter's name and the link
+    rates: dict[int, float] = field(default_factory=dict)  # the effective bit error rate by link
+    unread: dict[str, str] = field(default_factory=dict)  # by a counter's name: a value that is no number
     words: str = ""  # a sentence instead of links, or a line that is none of both
+
+    @property
+    def is_nvlink5(self) -> bool:
+        """True if the counters are those of NVLink 5."""
+        names = {BER, *(name for group in NVLINK5_COUNTERS.values() for name in group)}
+        return bool(names & {*self.errors, *self.unread} or self.rates)
 
 
 def read(node: Node) -> Reading:
@@ -81,10 +111,12 @@ def parse(text: str) -> dict[str, Links]:
 def _add(links: Links, number: int, words: str) -> None:
     name, colon, value = words.rpartition(": ")
     if colon:
-        if value.isdigit() and len(value) < 20:
+        if name == BER and _BER.fullmatch(value):
+            links.rates[number] = float(value)
+        elif name != BER and value.isdecimal() and len(value) < 20:
             links.errors.setdefault(name, {})[number] = int(value)
         else:
-            links.words = f"Link {number}: {words}"
+            links.unread[name] = clean(f"Link {number}: {words}")
     elif words == "<inactive>":
         links.inactive.append(number)
     elif words.endswith("GB/s"):
@@ -105,8 +137,24 @@ def measurements(
         if uuid in states:
             result.append(_active(place, states[uuid]))
         if uuid in counters:
-            result += [_sum(place, check, counters[uuid]) for check in COUNTERS]
+            result += _errors(place, counters[uuid])
     return tuple(result)
+
+
+def _errors(place: Place, links: Links) -> list[Measurement]:
+    if not links.is_nvlink5:
+        return [_sum(place, check, names, links, SATURATED) for check, names in COUNTERS.items()]
+    sums = [_sum(place, check, names, links, None) for check, names in NVLINK5_COUNTERS.items()]
+    return [*sums, _worst_rate(place, links)]
+
+
+def _worst_rate(place: Place, links: Links) -> Measurement:
+    source = "nvidia-smi nvlink -e"
+    reason = links.unread.get(BER) or links.words
+    if not links.rates or reason:
+        return Measurement(BER_CHECK, place, None, source, reason or "no such rate is listed")
+    link = max(links.rates, key=lambda number: links.rates[number])
+    return Measurement(BER_CHECK, place, links.rates[link], source, f"link {link}")
 
 
 def _active(place: Place, links: Links) -> Measurement:
@@ -121,18 +169,20 @@ def _active(place: Place, links: Links) -> Measurement:
     return Measurement(check, place, len(links.active), source, reason)
 
 
-def _sum(place: Place, check: str, links: Links) -> Measurement:
-    """Add up a counter over all links: it increases as they do. One that is at its end hides what happens."""
+def _sum(place: Place, check: str, names: tuple[str, ...], links: Links, saturated: int | None) -> Measurement:
+    """Add up counters over all links: they increase as these do. One that is at its end hides what happens."""
     source = "nvidia-smi nvlink -e"
     numbers: dict[int, int] = {}
-    for name in COUNTERS[check]:
+    for name in names:
         for link, number in links.errors.get(name, {}).items():
             numbers[link] = numbers.get(link, 0) + number
-    full = [link for link, number in numbers.items() if number >= SATURATED]
-    if not numbers or (links.words and NONE_ACTIVE not in links.words.lower()):
-        return Measurement(check, place, None, source, links.words or "no such counter is listed", is_counter=True)
+    full = [link for link, number in numbers.items() if saturated is not None and number >= saturated]
+    unread = next((links.unread[name] for name in names if name in links.unread), "")
+    if not numbers or unread or (links.words and NONE_ACTIVE not in links.words.lower()):
+        reason = unread or links.words or "no such counter is listed"
+        return Measurement(check, place, None, source, reason, is_counter=True)
     if full:
-        reason = f"link {', '.join(map(str, full))}: the counter is at its end, 65535; reset it"
+        reason = f"link {', '.join(map(str, full))}: the counter is at its end, {saturated}; reset it"
         return Measurement(check, place, None, source, reason, is_counter=True)
     counts = ", ".join(f"link {link}: {number}" for link, number in sorted(numbers.items()) if number)
     return Measurement(check, place, sum(numbers.values()), source, counts, is_counter=True)

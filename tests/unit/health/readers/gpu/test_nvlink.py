@@ -122,6 +122,69 @@ def test_a_node_without_planned_nvlinks_is_not_asked(tmp_path):
     assert read(node(tmp_path, {}, plan)).measurements == ()
 
 
+HEALTHY_NVLINK5 = {
+    **dict.fromkeys(
+        (
+            *("Malformed packet Errors", "Buffer overrun Errors", "Rx Errors", "Rx remote Errors", "Rx General Errors"),
+            *("Local link integrity Errors", "Tx discards", "Link recovery successful events"),
+            *("Link recovery failed events", "Total link recovery events", "Effective Errors", "Symbol Errors"),
+        ),
+        "0",
+    ),
+    "Effective BER": "15e-255",
+    "Symbol BER": "15e-255",
+    "Raw BER Lane 0": "2061",
+    "Raw Errors Lane 1": "4",
+    "FEC Errors - 0": "36140749276",
+    "FEC Errors - 3": "0",
+}
+
+
+def nvlink5(address=FIRST, **changed):
+    """Return a GPU's part of ``nvidia-smi nvlink -e`` on Blackwell. ``changed``: by name, of link 14."""
+    lines = [
+        f"\t Link {link}: {name}: {changed.get(name.replace(' ', '_'), value) if link == 14 else value}\n"
+        for link in range(18)
+        for name, value in HEALTHY_NVLINK5.items()
+    ]
+    return head(address) + "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("changed", "check"),
+    [
+        ({}, None),
+        ({"FEC_Errors_-_0": "99999999999"}, None),
+        ({"Link_recovery_successful_events": "505"}, "gpu_nvlink_recoveries"),
+        ({"Link_recovery_failed_events": "1"}, "gpu_nvlink_recovery_failures"),
+        ({"Effective_Errors": "1"}, "gpu_nvlink_effective_errors"),
+        ({"Symbol_Errors": "70000"}, "gpu_nvlink_symbol_errors"),
+        ({"Malformed_packet_Errors": "2"}, "gpu_nvlink_packet_errors"),
+        ({"Effective_BER": "15e-12"}, "gpu_nvlink_effective_ber"),
+    ],
+)
+def test_the_counters_of_nvlink_5_have_checks_of_their_own(changed, check):
+    earlier = nvlink5() + nvlink5(SECOND)
+    result = verdicts(states() + states(address=SECOND), nvlink5() + nvlink5(SECOND, **changed), earlier)
+    assert result.faults() == ({(check, f"gpu {SECOND}")} if check else set())
+    assert result.unmeasured(SECOND) == set()
+    assert "gpu_nvlink_replays" not in result.passed(FIRST)
+
+
+@pytest.mark.parametrize(
+    ("changed", "check"),
+    [
+        ({"Effective_BER": "N/A"}, "gpu_nvlink_effective_ber"),
+        ({"Effective_BER": "15"}, "gpu_nvlink_effective_ber"),
+        ({"Symbol_Errors": "N/A"}, "gpu_nvlink_symbol_errors"),
+        ({"Rx_Errors": "-1"}, "gpu_nvlink_packet_errors"),
+    ],
+)
+def test_a_value_of_nvlink_5_that_is_no_number_leaves_only_its_check_unmeasured(changed, check):
+    result = verdicts(states() + states(address=SECOND), nvlink5() + nvlink5(SECOND, **changed))
+    assert (result.faults(), set(result.unmeasured(SECOND))) == (set(), {check})
+
+
 @given(st.text(max_size=80), st.integers(0, 600))
 def test_any_text_is_read_without_a_crash(noise, cut):
     text = states(address=FIRST)
