@@ -50,6 +50,7 @@ RUNS = [
         "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
     ),
     pytest.param("blue_vela", "ib_fabric.yml", (), set()),
+    pytest.param("blue_vela", "ib_health.yml", (), {"Check that all links are known and none has a fault"}, marks=LONG),
     pytest.param("blue_vela", "record.yml reimage.yml", ("--limit", "nodes,localhost"), set(), marks=LONG),
     pytest.param("blue_vela", "accept.yml", (), {"Check that the verdicts hold"}, marks=LONG),
     pytest.param(
@@ -78,6 +79,7 @@ CHANGED = {
     "node_images.yml": {"boot", "build", "node"},
     "record.yml": {"node"},
     "ib_fabric.yml": {"node"},
+    "ib_health.yml": {"node"},
     "vela accept.yml": {"train"},
     "blue_vela accept.yml": {"node"},
 }
@@ -85,7 +87,7 @@ CHANGED = {
 WHOLE = ("site_plan.yml", "confirm.yml")
 # Playbooks for machines that a site does not have.
 NO_HOSTS = {
-    "vela": "boot_servers.yml ib_fabric.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml "
+    "vela": "boot_servers.yml ib_fabric.yml ib_health.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml "
     "reimage.yml",
     "blue_vela": "site.yml plan.yml",
 }

@@ -29,7 +29,7 @@ ALLOWED = {
     "nic": {"fabric", "host"},
     "gpu_node": {"host", "topology"},
     "site": set(),
-    "infiniband": {"site"},
+    "infiniband": {"health", "site"},
     "subnet_manager": {"infiniband", "site", "host"},
     "gateways": set(),
     "health": {"topology", "pci", "host"},
