@@ -160,6 +160,7 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "host_guests_info": lambda _given: {"guests": [], "words": []},
     "host_topology_info": lambda _given: {"topology": server().to_dict(), "recording": "{}"},
     "ib_fabric_info": lambda _given: {"files": {}, "unread": []},
+    "ib_host": lambda _given: WAITS,
     "ib_manager": manager,
     "ib_ports_info": lambda _given: {"found": "", "counters": NO_COUNTERS, "read_at_s": 1.0, "disabled": ""},
     "kernel_arguments": lambda _given: {**WAITS, "acs": {"not_taken": []}},

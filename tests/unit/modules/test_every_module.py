@@ -49,6 +49,7 @@ OF_THE_KERNEL = {
     "gpu_host_restore": {},
     "host_guests_info": {},
     "hugepages": {"pages": []},
+    "ib_host": {"hcas": {}},
     "ib_manager": {"fabric": "compute", "files": {}, "config": "opensm-node-1.conf"},
     "ib_port": {"guid": "0x1", "port": 1, "state": "disabled"},
     "kernel_arguments": {},

@@ -268,6 +268,15 @@ def test_the_play_for_hosts_accepts_the_settings_of_nccl_that_its_page_adds(tmp_
 
 
 @LONG
+def test_the_play_for_infiniband_hosts_works_as_it_stands_on_its_page(tmp_path):
+    site, play = AbsentSite(tmp_path, "blue_vela"), tmp_path / "ib_hosts.yml"
+    play.write_text(block("infiniband-hosts", "# ib_hosts.yml"), encoding="utf-8")
+    status, output = site.check(str(play))
+    assert status == 0, output
+    assert changed_kinds(output) == {"node"}
+
+
+@LONG
 def test_a_takeover_compares_saved_configurations_as_its_page_says(tmp_path):
     site, saved = tmp_path / "site", tmp_path / "saved"
     for folder in (site / "group_vars", saved):

@@ -29,6 +29,7 @@ ALLOWED = {
     "nic": {"fabric", "host"},
     "gpu_node": {"host", "topology"},
     "site": set(),
+    "hca": {"fabric", "host", "nic"},
     "infiniband": {"health", "site"},
     "subnet_manager": {"infiniband", "site", "host"},
     "gateways": set(),

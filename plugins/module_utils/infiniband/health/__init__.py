@@ -1,5 +1,5 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The health of a fabric's links, from two readings of its counters: faults with their cause, and isolation."""
+"""Refuse a Python that is too old."""
 
-from __future__ import annotations
+import ansible_collections.sailloft.fleet.plugins.module_utils.common.least_python  # noqa: F401
