@@ -84,7 +84,8 @@ def increases(earlier: Counters, later: Counters, port: Port) -> Increases:
     """Return what a port has counted between two readings: all of a counter that began anew."""
     before, after = earlier.values.get(port, {}), later.values.get(port, {})
     is_new = any(after.get(name, 0) < value for name, value in before.items())
-    by_check, ended = {}, []
+    by_check: dict[str, int] = {}
+    ended: list[str] = []
     for name, value in after.items():
         check = CHECKS[name]
         first = before.get(name, 0)
