@@ -101,7 +101,7 @@ def tool(module: AnsibleModule, environment: Mapping[str, str], folder: str, *ar
     """Run one of tpm2-tools and return its exit status and output."""
     path = module.get_bin_path(argv[0])
     if not path:
-        raise ImageError(f"tool {argv[0]}", "not found on this node", "install tpm2-tools")
+        raise ImageError("not found on this node", "install tpm2-tools", subject=f"tool {argv[0]}")
     status, output, err = module.run_command([path, *argv[1:]], environ_update=environment, cwd=folder)
     return status, " ".join(f"{output} {err}".split())
 
@@ -113,9 +113,9 @@ def read(module: AnsibleModule) -> tuple[bytes, bytes]:
         status, output = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
         if status:
             raise ImageError(
-                f"TPM {module.params['tcti']}",
                 output,
                 "check that the machine has a TPM 2.0 and that it is switched on",
+                subject=f"TPM {module.params['tcti']}",
             )
         # The kernel's resource manager removes objects from the TPM. Without it they remain, and a TPM has only three
         # slots.
@@ -143,7 +143,7 @@ def read_report() -> dict[str, Any]:
         return {"opened": None, "digest": None, "reason": None}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ImageError(
-            REPORT, f"cannot be read, {error}", "systemctl restart sailloft-identity writes it again"
+            f"cannot be read, {error}", "systemctl restart sailloft-identity writes it again", subject=REPORT
         ) from error
 
 

@@ -24,7 +24,7 @@ NDD, NDD_FILE = "rdma-ndd.service", "/etc/systemd/system/rdma-ndd.service.d/sail
 NDD_TEXT = (
     '# Written by sailloft.fleet.ib_host; changes here are lost.\n[Service]\nEnvironment="RDMA_NDD_ND_FORMAT={} %%d"\n'
 )
-SERVICE = unit.Service(
+SERVICE = unit.BootService(
     module="ib_host",
     start=boot.__name__,
     settings="/etc/sailloft/ib_host.json",

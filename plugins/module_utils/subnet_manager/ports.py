@@ -42,7 +42,7 @@ def set_port(diags: Diags, guid: str, number: int, state: str, check: bool = Fal
         diags.run("ibportstate", "-G", guid, str(number), "disable" if state == DISABLED else "enable")
         if _state(diags, guid, number) != state:
             raise InfinibandError(
-                f"{guid} port {number}", f"it is not {state} after ibportstate", "give it the fabric's M_Key"
+                f"it is not {state} after ibportstate", "give it the fabric's M_Key", subject=f"{guid} port {number}"
             )
     return outcome
 
@@ -51,5 +51,5 @@ def _state(diags: Diags, guid: str, number: int) -> str:
     text = diags.run("smpquery", "-G", "portinfo", guid, str(number))
     match = _STATE.search(text)
     if not match:
-        raise InfinibandError(f"{guid} port {number}", "smpquery names no physical state", "run it by hand")
+        raise InfinibandError("smpquery names no physical state", "run it by hand", subject=f"{guid} port {number}")
     return DISABLED if match[1] == "Disabled" else ENABLED

@@ -62,7 +62,9 @@ class Increases(NamedTuple):
 def read_counters(text: str, read_at_s: float) -> Counters:
     """Read the output of ``ibqueryerrors``, both streams. Raises InfinibandError for another text."""
     if not _SUMMARY.search(text):
-        raise InfinibandError("counters", "this is not the output of ibqueryerrors", "read them with ib_fabric_info")
+        raise InfinibandError(
+            "this is not the output of ibqueryerrors", "read them with ib_fabric_info", subject="counters"
+        )
     values: dict[Port, dict[str, int]] = {}
     node = ""
     for line in text.splitlines():
@@ -75,7 +77,9 @@ def read_counters(text: str, read_at_s: float) -> Counters:
     failures = _FAILURES.search(text)
     if failures and int(failures[1]) and not unread:
         raise InfinibandError(
-            "counters", f"{failures[1]} queries failed, and the ports are not named", "read them with ib_fabric_info"
+            f"{failures[1]} queries failed, and the ports are not named",
+            "read them with ib_fabric_info",
+            subject="counters",
         )
     return Counters(read_at_s, values, unread)
 
@@ -112,4 +116,4 @@ def from_stored(text: str, path: str) -> Counters:
         values = {(str(node), int(number)): {**values} for node, number, values in data["ports"]}
         return Counters(float(data["read_at_s"]), values, frozenset((str(a), int(b)) for a, b in data["unread"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise InfinibandError(path, f"this is no reading of counters: {error}", "remove the file") from None
+        raise InfinibandError(f"this is no reading of counters: {error}", "remove the file", subject=path) from None

@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors i
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, SwitchPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.links import end_of, pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import End, Planned, planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Planned, PlannedEnd, planned
 
 
 class Uplinks:
@@ -19,10 +19,10 @@ class Uplinks:
 
     def __init__(self, fabric: Fabric, cables: Planned, found: str) -> None:
         seen = {frozenset(pair) for pair in pairs(Planned(infiniband=cables.infiniband), found)}
-        self.ports: dict[End, SwitchPort] = {}
-        self.lower: dict[End, str] = {}
-        self.ends: dict[str, set[frozenset[End]]] = {}
-        self.active: dict[str, set[frozenset[End]]] = {}
+        self.ports: dict[PlannedEnd, SwitchPort] = {}
+        self.lower: dict[PlannedEnd, str] = {}
+        self.ends: dict[str, set[frozenset[PlannedEnd]]] = {}
+        self.active: dict[str, set[frozenset[PlannedEnd]]] = {}
         for low, up in fabric.uplinks:
             pair = frozenset({end_of(cables, (low.switch, low.number)), end_of(cables, (up.switch, up.number))})
             for port in (low, up):
@@ -32,18 +32,18 @@ class Uplinks:
             if pair in seen:
                 self.active.setdefault(low.switch, set()).add(pair)
 
-    def named(self, name: str) -> End:
+    def named(self, name: str) -> PlannedEnd:
         """Return the port with a name such as "leaf-1 ib3". Raises InfinibandError if it is of no such link."""
         end = next((end for end in self.ports if str(end) == name), None)
         if end is None:
             raise InfinibandError(
-                name,
                 "it is no port of a planned link between switches",
                 "write switch and port as the table has them; drain the node of an HCA",
+                subject=name,
             )
         return end
 
-    def refusal(self, end: End, spare: int, without: tuple[End, ...] = ()) -> str:
+    def refusal(self, end: PlannedEnd, spare: int, without: tuple[PlannedEnd, ...] = ()) -> str:
         """Return why the link of a port may not be isolated, "" if it may.
 
         ``spare``: how many up links a switch may lack, those that are not active included. ``without``: ports that are
@@ -73,17 +73,17 @@ def changed_ports(
     for end in to_isolate:
         refusal = uplinks.refusal(end, spare, tuple(to_isolate))
         if refusal:
-            raise InfinibandError(str(end), f"its link is not isolated: {refusal}", "see ib_health.yml's table")
+            raise InfinibandError(f"its link is not isolated: {refusal}", "see ib_health.yml's table", subject=str(end))
     changes = []
     for end, state in ports:
         port = uplinks.ports[end]
         if port.switch not in plan.guids.known:
-            raise InfinibandError(str(end), "the GUID of its switch is not known", "give it in ib_fabric_guids")
+            raise InfinibandError("the GUID of its switch is not known", "give it in ib_fabric_guids", subject=str(end))
         changes.append({"guid": plan.guids.known[port.switch], "port": port.number, "state": state, "name": str(end)})
     return changes
 
 
-def isolated_in(cables: Planned, text: str) -> list[End]:
+def isolated_in(cables: Planned, text: str) -> list[PlannedEnd]:
     """Return the ports that the output of ``iblinkinfo -l`` shows as disabled."""
     ends = []
     for line in text.splitlines():

@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
     infiniband_device,
     read_infiniband,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import End, Planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Planned, PlannedEnd
 
 # So many links of one device, and more than half of those it has, are that device's fault.
 LEAST_OF_DEVICE = 3
@@ -36,8 +36,8 @@ LINK_DOWNS = "port_link_downs"
 class Pair(NamedTuple):
     """A link by its two ends."""
 
-    one: End
-    other: End
+    one: PlannedEnd
+    other: PlannedEnd
 
     def __str__(self) -> str:
         return f"{self.one} - {self.other}"
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
 class Mark(NamedTuple):
     """A counter of one end that increased by more than its limit in the time between the readings."""
 
-    end: End
+    end: PlannedEnd
     rule: Rule
     increase: int
 
@@ -73,13 +73,13 @@ class Judged(NamedTuple):
 
     faults: list[LinkFault]
     unread: list[Pair]
-    ended: list[End]
+    ended: list[PlannedEnd]
 
 
-def end_of(planned: Planned, port: Port) -> End:
+def end_of(planned: Planned, port: Port) -> PlannedEnd:
     """Return the planned end of a node description and a port's number, or one with these names."""
     name, hca = infiniband_device(port[0])
-    return planned.infiniband.get((name, hca or str(port[1])), End(name, hca or str(port[1])))
+    return planned.infiniband.get((name, hca or str(port[1])), PlannedEnd(name, hca or str(port[1])))
 
 
 def pairs(planned: Planned, found: str) -> list[Pair]:
@@ -91,7 +91,7 @@ def pairs(planned: Planned, found: str) -> list[Pair]:
 
 def judge(planned: Planned, found: str, earlier: Counters, later: Counters, hosts: Collection[str]) -> Judged:
     """Return the faults of all links. ``hosts`` are the devices with HCAs."""
-    ports: dict[End, Increases] = {}
+    ports: dict[PlannedEnd, Increases] = {}
     for port in {*earlier.values, *later.values}:
         ports[end_of(planned, port)] = increases(earlier, later, port)
     unread = {end_of(planned, port) for port in earlier.unread | later.unread}
@@ -109,7 +109,7 @@ def judge(planned: Planned, found: str, earlier: Counters, later: Counters, host
     return Judged(faults, [pair for pair in links if unread & {*pair}], ended)
 
 
-def _marks(end: End, counted: Increases, seconds: float) -> Iterable[Mark]:
+def _marks(end: PlannedEnd, counted: Increases, seconds: float) -> Iterable[Mark]:
     """Yield the counters beyond their limits. Of a longer time than a limit's window, the average is judged."""
     for check, increase in counted.by_check.items():
         rule = RULES[check]
@@ -145,7 +145,11 @@ def _of_devices(links: list[Pair], sick: dict[Pair, list[Mark]], hosts: Collecti
 
 
 def _of_link(
-    pair: Pair, marks: list[Mark], ports: Mapping[End, Increases], unread: Collection[End], hosts: Collection[str]
+    pair: Pair,
+    marks: list[Mark],
+    ports: Mapping[PlannedEnd, Increases],
+    unread: Collection[PlannedEnd],
+    hosts: Collection[str],
 ) -> LinkFault:
     """Return the fault of one link."""
     ends = list(dict.fromkeys(mark.end for mark in marks))

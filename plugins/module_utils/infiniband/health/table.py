@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.l
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import cable_claims
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import End, Planned, planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Planned, PlannedEnd, planned
 
 SHOWN_MARKS = 6
 
@@ -109,7 +109,7 @@ def fabric_cables(plan: FabricPlan) -> Planned:
     return cables
 
 
-def _cable_faults(plan: FabricPlan, found: str, isolated: list[End]) -> Iterable[tuple[str, str, str]]:
+def _cable_faults(plan: FabricPlan, found: str, isolated: list[PlannedEnd]) -> Iterable[tuple[str, str, str]]:
     """Yield (cable, kind, cause) of what is not as planned, without the links that a person has isolated."""
     for claim in cable_claims(plan, found):
         if claim.holds is False and not any(str(end) in claim.claim.split(":")[0].split(" - ") for end in isolated):
