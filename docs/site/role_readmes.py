@@ -24,6 +24,7 @@ PAGES = {
     "gpu_node": "gpu-nodes",
     "gpu_vm": "gpu-vms",
     "ib_fabric": "infiniband",
+    "ib_host": "infiniband-hosts",
     "node_boot": "boot-nodes",
     "node_health": "health",
     "node_identity": "node-secrets",

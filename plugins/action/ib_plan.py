@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import TOPOCONFIG
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.picture import picture
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import of_hosts
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
 
@@ -53,6 +54,7 @@ class ActionModule(ActionBase):
             "unknown": planned.guids.unknown(planned.fabric),
             "conflicts": planned.guids.conflicts,
             "files": planned.files,
+            "hosts": of_hosts(planned),
             "written": [change["after_header"] for change in changes],
             "stale": _stale(arguments["path"], planned.files) if arguments["path"] else [],
             "diff": changes,

@@ -62,6 +62,12 @@ options:
   guest_settings:
     description: The result of M(sailloft.fleet.gpu_host_boot) in check mode in the guest.
     type: dict
+  guest_files:
+    description: >-
+      By path, the contents of C(node_guid) and C(ports/1/gids/0) of the guest's devices in C(/sys/class/infiniband),
+      for VFs to which the hypervisor gave GUIDs. Other files are not looked at.
+    type: dict
+    default: {}
   nccl_conf:
     description: Content of the guest's C(/etc/nccl.conf).
     type: str
@@ -159,6 +165,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
         nic_firmware=firmware_of_result(params["nic_firmware"]),
         nccl_topology=params["nccl_topology"],
         fabric_manager=fabric_manager_of(domain),
+        guest_files=params["guest_files"],
         **in_guest(params),
     )
 
@@ -205,6 +212,7 @@ def main() -> None:
             "nic_firmware": {"type": "dict"},
             "guest_topology": {"type": "dict"},
             "guest_settings": {"type": "dict"},
+            "guest_files": {"type": "dict", "default": {}},
             "nccl_conf": {"type": "str"},
             "nccl": {"type": "dict", "default": {}},
             "nccl_topology": {"type": "str", "default": ""},

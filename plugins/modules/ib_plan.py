@@ -71,6 +71,12 @@ files:
   description: The texts of the files by name.
   returned: success
   type: dict
+hosts:
+  description: >-
+    By host, C(hcas), its RDMA devices in the order of the blueprint's ports, each with the P_Keys of its partitions
+    with C(ipoib), and C(service_level), that of its partition with C(index0).
+  returned: success
+  type: dict
 written:
   description: The files that were missing or different.
   returned: success

@@ -50,6 +50,21 @@ def plan(
     return FabricPlan(site, fabric, request, known, texts, _summary(fabric, request))
 
 
+def of_hosts(planned: FabricPlan) -> dict[str, dict[str, Any]]:
+    """Return by host what its own settings follow from: HCAs in the order of rails, interfaces, service level.
+
+    ``hcas``: RDMA device -> P_Keys of the partitions with ipoib. ``service_level`` is that of the partition with
+    index0, in which programs are that do not choose one, else 0.
+    """
+    hosts: dict[str, dict[str, Any]] = {}
+    for hca in planned.fabric.hcas:
+        host = hosts.setdefault(hca.host, {"hcas": {}, "service_level": 0})
+        partitions = [partition for partition in planned.request.partitions if hca in partition.members]
+        host["hcas"][hca.name] = [f"0x{partition.pkey:04x}" for partition in partitions if partition.ipoib]
+        host["service_level"] = max([host["service_level"], *(one.service_level for one in partitions if one.index0)])
+    return hosts
+
+
 def _groups(site: Site) -> dict[str, list[str]]:
     """Return the devices of the blueprint's groups: its kinds, and the groups that kinds are in."""
     groups: dict[str, list[str]] = {}

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 from base64 import b64decode, b64encode
 from typing import Any
 
@@ -19,10 +18,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, nccl_file, persistence
 
 CONF = nccl_conf.CONF
-CONF_MODE = 0o644
 
 
 def converge(system: System, options: dict[str, Any], check: bool = False) -> Outcome:
@@ -46,7 +44,7 @@ def converge(system: System, options: dict[str, Any], check: bool = False) -> Ou
         content = system.read_bytes(CONF)
         before["nccl_conf"] = None if content is None else b64encode(content).decode()
         if whole:
-            outcome = outcome.and_then(_write_nccl_conf(system, nccl_conf.text(nccl).encode(), check))
+            outcome = outcome.and_then(nccl_file.write(system, nccl_conf.text(nccl).encode(), check))
         outcome.facts["applications"] = [_application(nccl)]
         outcome.facts["warnings"] = _gid_warnings(outcome.facts)
     else:
@@ -71,7 +69,7 @@ def restored(
         outcome = outcome.and_then(unit.ensure(system, persistence.SERVICE, before["saved"], check))
     if "nccl_conf" in before:
         content = None if before["nccl_conf"] is None else b64decode(before["nccl_conf"])
-        outcome = outcome.and_then(_write_nccl_conf(system, content, check))
+        outcome = outcome.and_then(nccl_file.write(system, content, check))
     return outcome
 
 
@@ -106,26 +104,3 @@ def _gid_warnings(facts: dict[str, Any]) -> list[str]:
     application = Application("NCCL", facts["applications"][0]["tos"], gid_index)
     nics = {name: seen_of(name, reading, {}) for name, reading in facts.get("nics", {}).items()}
     return [f"{finding}: {finding.reason}" for finding in nic_checks.gids(application, nics)]
-
-
-def _write_nccl_conf(system: System, content: bytes | None, check: bool) -> Outcome:
-    """Write NCCL's file, which every user can read; None removes it."""
-    outcome = Outcome()
-    earlier = system.read_bytes(CONF)
-    if earlier != content:
-        outcome.differ(CONF, _lines(earlier), _lines(content))
-        if not check and content is None:
-            system.remove(CONF)
-        elif not check and content is not None:
-            system.replace(CONF, content)
-    if earlier is not None and content is not None:
-        mode = os.stat(system.path(CONF)).st_mode & 0o777
-        if mode != CONF_MODE:
-            outcome.differ(f"{CONF} mode", f"{mode:04o}", f"{CONF_MODE:04o}")
-            if not check:
-                os.chmod(system.path(CONF), CONF_MODE)
-    return outcome
-
-
-def _lines(content: bytes | None) -> list[str] | None:
-    return None if content is None else content.decode(errors="backslashreplace").splitlines(keepends=True)

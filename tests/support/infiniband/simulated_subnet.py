@@ -70,12 +70,14 @@ class SimulatedDiags(Diags):
 
     def __init__(self, subnet: Subnet, host: str) -> None:
         super().__init__()
-        self.subnet, self.host, self.lock = subnet, host, threading.Lock()
+        self.options = ["-t", str(WAIT_S * 100)]
+        self.environment = {**subnet.environment, "SIM_HOST": host}
+        self.lock = threading.Lock()
 
     def run(self, program: str, *arguments: str) -> str:
         """Return what a program prints."""
         with self.lock:
-            return self.subnet.run(self.host, program, "-t", str(WAIT_S * 100), *arguments)
+            return super().run(program, *arguments)
 
 
 class DiedError(Exception):
@@ -164,6 +166,17 @@ class Subnet:
             # Of a name that is there twice, opensm takes the last value.
             stream.write(f"dump_files_dir {home}\nlog_file {home}/opensm.log\nforce_log_flush TRUE\n")
         return home / CONF
+
+    def console(self, *commands: str) -> None:
+        """Give commands to ibsim, and wait until it has done them."""
+        log = self.folder / "ibsim.log"
+        stream = self.processes[0].stdin
+        assert stream is not None
+        for command in commands:
+            length = len(log.read_text(errors="replace"))
+            stream.write(f"{command}\n".encode())
+            stream.flush()
+            self.until(lambda: "sim>" in log.read_text(errors="replace")[length:])  # noqa: B023
 
     def readings(self, host: str, home: Path, files: dict[str, dict[str, str]]) -> SubnetReadings:
         """Return all that a proof needs, as ib_fabric_info reads it on the host of an HCA; ``home`` is the master's."""

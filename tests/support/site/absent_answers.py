@@ -144,6 +144,7 @@ SOFTWARE = {
     "loaded": "1", "reboot_required": False, "signing_key": {}, "kernels": [], "fabric": "none", "remove": [],
     "pending": [],
 }  # fmt: skip
+NO_COUNTERS = "## Summary: 0 nodes checked, 0 bad nodes found\n"
 NOT_BOOTED = {
     "image": None, "reason": "it was not booted from an image", "report": None, "uptime_s": 60.0, "boot_id": "1",
     "kernel": "6.1", "command_line": "", "arguments": [], "verity_possible": True, "systemd": {}, "failed_units": [],
@@ -162,7 +163,9 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "host_guests_info": lambda _given: {"guests": [], "words": []},
     "host_topology_info": lambda _given: {"topology": server().to_dict(), "recording": "{}"},
     "ib_fabric_info": lambda given: {"path": given["path"], "content": NOT_READ, "unread": []},
+    "ib_host": lambda _given: WAITS,
     "ib_manager": manager,
+    "ib_ports_info": lambda _given: {"found": "", "counters": NO_COUNTERS, "read_at_s": 1.0, "disabled": ""},
     "kernel_arguments": lambda _given: {**WAITS, "acs": {"not_taken": []}},
     "nic_firmware": lambda _given: {**WAITS, "devices": {}, "diff": {"before": {}, "after": {}}},
     "node_boot_hold": lambda _given: {"conflicts": []},

@@ -49,7 +49,9 @@ OF_THE_KERNEL = {
     "gpu_host_restore": {},
     "host_guests_info": {},
     "hugepages": {"pages": []},
+    "ib_host": {"hcas": {}},
     "ib_manager": {"fabric": "compute", "files": {}, "config": "opensm-node-1.conf"},
+    "ib_port": {"guid": "0x1", "port": 1, "state": "disabled"},
     "kernel_arguments": {},
     "nic_firmware": {"settings": []},
     "pci_tuning": {"settings": []},
@@ -157,7 +159,14 @@ REFUSED = {
 
 
 # These have a result, or depend on the machine. node_boot_restart is tested with BMCs.
-NEVER_REFUSED = ("gpu_acceptance_run", "ib_fabric_info", "node_boot_restart", "node_health_info", "node_image_info")
+NEVER_REFUSED = (
+    "gpu_acceptance_run",
+    "ib_fabric_info",
+    "ib_ports_info",
+    "node_boot_restart",
+    "node_health_info",
+    "node_image_info",
+)
 
 
 class Made(BaseException):

@@ -50,6 +50,7 @@ RUNS = [
         "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
     ),
     pytest.param("blue_vela", "ib_fabric.yml", (), set(), marks=LONG),
+    pytest.param("blue_vela", "ib_health.yml", (), {"Check that all links are known and none has a fault"}, marks=LONG),
     pytest.param("blue_vela", "record.yml reimage.yml", ("--limit", "nodes,localhost"), set(), marks=LONG),
     pytest.param("blue_vela", "accept.yml", (), {"Check that the verdicts hold"}, marks=LONG),
     pytest.param(
@@ -79,6 +80,7 @@ CHANGED = {
     "node_images.yml": {"boot", "build", "node"},
     "record.yml": {"node"},
     "ib_fabric.yml": {"node"},
+    "ib_health.yml": {"node"},
     "vela accept.yml": {"train"},
     "blue_vela accept.yml": {"node"},
 }
@@ -86,7 +88,7 @@ CHANGED = {
 WHOLE = ("site_plan.yml", "confirm.yml")
 # Playbooks for machines that a site does not have.
 NO_HOSTS = {
-    "vela": "boot_servers.yml ib_fabric.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml "
+    "vela": "boot_servers.yml ib_fabric.yml ib_health.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml "
     "reimage.yml",
     "blue_vela": "site.yml plan.yml",
 }
@@ -264,6 +266,15 @@ def test_the_play_for_hosts_accepts_the_settings_of_nccl_that_its_page_adds(tmp_
         status, output = site.check(str(play), arguments=("-e", json.dumps({"roce_host_nccl": settings})))
         assert status == expected, output
     assert "NCCL_IB_TC" in output
+
+
+@LONG
+def test_the_play_for_infiniband_hosts_works_as_it_stands_on_its_page(tmp_path):
+    site, play = AbsentSite(tmp_path, "blue_vela"), tmp_path / "ib_hosts.yml"
+    play.write_text(block("infiniband-hosts", "# ib_hosts.yml"), encoding="utf-8")
+    status, output = site.check(str(play))
+    assert status == 0, output
+    assert changed_kinds(output) == {"node"}
 
 
 @LONG

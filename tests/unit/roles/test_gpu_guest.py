@@ -186,7 +186,15 @@ def files_read(tmp_path_factory):
         for name, text in files.items():
             (folder / host / name).write_text(text)
     (task,) = [item for item in load("tasks/read.yml") if "ansible.builtin.command" in item]
-    task["ansible.builtin.command"]["argv"][-2:] = [f"{folder}/{{{{ inventory_hostname }}}}/{name}" for name in "ab"]
+    argv = task["ansible.builtin.command"]["argv"]
+    for old, new in (
+        ("'/etc/nccl.conf'", f"'{folder}/' ~ inventory_hostname ~ '/a'"),
+        ("__gpu_guest_nccl_topology_path", f"'{folder}/' ~ inventory_hostname ~ '/b'"),
+        (" + __gpu_guest_guid_files", ""),
+    ):
+        assert argv.count(old) == 1
+        argv = argv.replace(old, new)
+    task["ansible.builtin.command"]["argv"] = argv
     tasks = [
         {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
         task,

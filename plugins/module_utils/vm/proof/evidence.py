@@ -190,6 +190,8 @@ class Evidence:
     nccl: dict[str, str] = field(default_factory=dict)  # empty: the file stays as it is
     nccl_topology: str = ""  # the topology file of the plan; empty: none is requested
     nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml
+    # The guest's files node_guid and ports/1/gids/0 in /sys/class/infiniband, by path.
+    guest_files: dict[str, str] = field(default_factory=dict)
 
     @property
     def host(self) -> Host:
@@ -199,6 +201,16 @@ class Evidence:
     def devices(self) -> list[Passed]:
         """Return the passed-through devices of the plan."""
         return self.planned.passed()
+
+    def settings_of_vf(self, device: Passed) -> list[dict[str, Any]]:
+        """Return the requested settings of a VF: its index ``vf``, ``name``, ``wanted``, ``seen`` on the host."""
+        facts_by_nic = (self.host_settings.virtual_functions if self.host_settings else None) or {}
+        physical = self.host.by_address().get(device.function.physical_function or "")
+        if physical is None or physical.address not in facts_by_nic:
+            return []
+        of_nic = physical.sriov.vfs if physical.sriov else []
+        index = of_nic.index(device.address) if device.address in of_nic else None
+        return [row for row in facts_by_nic[physical.address].get("settings", []) if row["vf"] == index]
 
     def cells(self) -> list[Cell]:
         """Return the guest's NUMA nodes in the plan."""

@@ -22,6 +22,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 
 LAYER = "guest_os"
+# The files of an RDMA device by setting of a VF. The first GID ends with the port's GUID (IBA volume 1, 4.1.1).
+GUID_FILES = {"node_guid": "node_guid", "port_guid": "ports/1/gids/0"}
 FILE_CLAIM = "the guest's NCCL topology file is the plan's"
 # Linux drivers/vfio/pci/vfio_pci_config.c, vfio_exp_config_write: the guest's DevCtl bits 14:12 are a copy, and a write
 # to them becomes a call of pcie_set_readrq() on the device.
@@ -126,6 +128,32 @@ def distances(evidence: Evidence) -> Iterator[Claim]:
         yield not_applicable(LAYER, claim, [], source, f"a GPU of each is {COST_OF_ROOT_PORTS}", far)
 
 
+def guids(evidence: Evidence) -> Iterator[Claim]:
+    """Claim the GUIDs of each VF that was given some, as the guest's driver has them."""
+    in_guest = evidence.guest.by_address() if evidence.guest else {}
+    for device in evidence.planned.passed():
+        rows = [row for row in evidence.settings_of_vf(device) if row["name"] in GUID_FILES]
+        if not rows:
+            continue
+        function = in_guest.get(device.guest_address or "")
+        names = function.interfaces.get("rdma", []) if function else []
+        folder = f"/sys/class/infiniband/{names[0] if names else 'DEVICE'}"
+        texts = {row["name"]: evidence.guest_files.get(f"{folder}/{GUID_FILES[row['name']]}") for row in rows}
+        yield compare(
+            LAYER,
+            f"{name(device.function)} has its GUIDs in the guest",
+            {row["name"]: _guid(row["wanted"]) for row in rows},
+            {key: _guid(text) for key, text in texts.items()} if any(texts.values()) else None,
+            f"guest {folder}",
+            "" if names else "the guest has no RDMA device of it; load the driver in the guest",
+        )
+
+
+def _guid(text: str | None) -> str:
+    """Return a GUID as 16 digits: of ip-link(8), of the kernel's node_guid, the last half of a GID."""
+    return (text or "").strip().replace(":", "").lower()[-16:]
+
+
 def _pairs_apart(evidence: Evidence) -> set[frozenset[str]]:
     """Return the pairs, as host addresses, that the plan puts farther apart because of a GPU that needs AtomicOps."""
     plan = evidence.planned
@@ -191,5 +219,6 @@ CLAIMS: tuple[Row[Evidence], ...] = (
     once(nccl_settings),
     once(nccl_topology),
     distances,
+    guids,
     fabric_programs,
 )

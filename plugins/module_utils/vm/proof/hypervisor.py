@@ -69,19 +69,12 @@ def virtual_functions(evidence: Evidence) -> Iterator[Claim]:
 
 def virtual_function_settings(evidence: Evidence) -> Iterator[Claim]:
     """Claim the requested settings of each virtual function of the virtual machine, as its NIC reports them."""
-    facts_by_nic = (evidence.host_settings.virtual_functions if evidence.host_settings else None) or {}
-    functions = evidence.host.by_address()
     for device in evidence.planned.passed():
-        physical = functions.get(device.function.physical_function or "")
-        if physical is None or physical.address not in facts_by_nic:
-            continue
-        of_nic = physical.sriov.vfs if physical.sriov else []
-        index = of_nic.index(device.address) if device.address in of_nic else None
-        rows = [row for row in facts_by_nic[physical.address].get("settings", []) if row["vf"] == index]
+        rows = evidence.settings_of_vf(device)
         if rows:
             yield compare(
                 LAYER,
-                f"{name(device.function)} has its settings (VF {index} of {physical.address})",
+                f"{name(device.function)} has its settings (VF {rows[0]['vf']} of {device.function.physical_function})",
                 {row["name"]: row["wanted"] for row in rows},
                 {row["name"]: row["seen"] for row in rows},
                 f"{evidence.host_name} ip -d link show",

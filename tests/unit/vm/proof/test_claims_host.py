@@ -244,6 +244,29 @@ def test_a_nic_that_the_host_lacks_has_no_virtual_functions():
     assert (claim.wanted, claim.seen, claim.holds) == (2, None, False)
 
 
+GUID, GID = "0200:0000:0000:0001\n", "fe80:0000:0000:0000:0200:0000:0000:0002\n"
+
+
+@pytest.mark.parametrize(
+    ("node_guid", "gid", "holds"), [(GUID, GID, True), (GUID, f"{GID[:-2]}3\n", False), (None, None, False)]
+)
+def test_the_guids_of_a_vf_are_those_of_its_driver_in_the_guest(node_guid, gid, holds):
+    one = evidence()
+    assert [claim for claim in prove(one) if "GUIDs in the guest" in claim.claim] == []
+    device = next(passed for passed in one.planned.passed() if passed.address == "0000:14:00.1")
+    wanted = {"node_guid": "02:00:00:00:00:00:00:01", "port_guid": "02:00:00:00:00:00:00:02"}
+    one.host_settings.virtual_functions["0000:14:00.0"]["settings"] = [
+        {"vf": 0, "name": name, "wanted": value, "seen": value} for name, value in wanted.items()
+    ]
+    (claim,) = found(prove(one), "has its GUIDs in the guest")
+    assert (claim.seen, claim.holds) == (None, False)
+    function(one.guest, device.guest_address).interfaces["rdma"] = ["mlx5_3"]
+    files = {"node_guid": node_guid, "ports/1/gids/0": gid}
+    one.guest_files = {f"/sys/class/infiniband/mlx5_3/{name}": text for name, text in files.items() if text}
+    (claim,) = found(prove(one), "has its GUIDs in the guest")
+    assert claim.holds is holds
+
+
 def test_memory_windows_are_the_six_bars_of_memory():
     one = evidence()
     bars = [Bar(5, 1 << 20, "memory", 32, False), Bar(6, 1 << 20, "memory", 32, False), Bar(4, 32, "io", 32, False)]

@@ -1,0 +1,60 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A reading of counters is judged by the increase since the earlier one, which it replaces."""
+
+from __future__ import annotations
+
+import ib_sites
+import pytest
+import sites
+import yaml
+from ansible.errors import AnsibleActionFail
+from made_up_ports import counters, found
+
+from ansible_collections.sailloft.fleet.plugins.action import ib_fabric_health
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
+
+SITE, GUIDS = ib_sites.small()
+FOUND = found(fabric_of(SITE, "compute"))
+ERRORS = {("leaf-1-2", 4): {"SymbolErrorCounter": 500}, ("spine-2", 2): {"SymbolErrorCounter": 500}}
+
+
+@pytest.fixture
+def judged(make, tmp_path):
+    """Return a function that judges a reading."""
+    blueprint = tmp_path / "blueprint.yml"
+    blueprint.write_text(yaml.safe_dump(sites.changed(**ib_sites.TREE)))
+
+    def run(read_at_s, counted, check_mode=False, **others):
+        action = make(
+            ib_fabric_health,
+            blueprint=str(blueprint),
+            fabric="compute",
+            guids=GUIDS,
+            found=[FOUND],
+            counters=counters(counted),
+            read_at_s=read_at_s,
+            path=str(tmp_path / "proofs"),
+            **others,
+        )
+        action._task.check_mode = check_mode
+        return action.run(task_vars={})
+
+    return run
+
+
+def test_the_increase_since_the_last_run_is_judged(judged):
+    assert judged(0, ERRORS)["holds"] is False
+    assert judged(3600, ERRORS)["holds"] is True
+    assert judged(7200, {port: {"SymbolErrorCounter": 900} for port in ERRORS}, check_mode=True)["changed"] is True
+    # Check mode has not kept its reading.
+    result = judged(7200, {port: {"SymbolErrorCounter": 1000} for port in ERRORS}, spare_uplinks=1)
+    assert [fault["part"] for fault in result["faults"]] == ["cable"]
+    assert (result["holds"], result["ports"]) == (False, [])
+
+
+def test_ports_are_returned_for_isolation_or_refused(judged):
+    (port,) = judged(0, {}, isolate=["leaf-1-2 ib4"], spare_uplinks=1)["ports"]
+    assert (port["guid"], port["port"], port["state"]) == (GUIDS["leaf-1-2"], 4, "disabled")
+    with pytest.raises(AnsibleActionFail, match="leaf-1-2"):
+        judged(0, {}, isolate=["leaf-1-2 ib4"])
