@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, manifest, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
@@ -48,6 +49,10 @@ READERS = {
         lambda text: boot_report.load(text, "node"),
         lambda report: report.phases == (boot_report.Phase("network", 1, 2.5),),
     ),
+    "pcrs-1.json": (
+        lambda text: measured.load(text, "1" * 64),
+        lambda prediction: len(prediction.pcrs["11"]) == 3,
+    ),
     "statement-1.json": (
         lambda text: statement.load(text.encode(), "statement"),
         lambda read: (read.sequence, read.nodes["52:54:00:aa:bb:01"].name) == (7, "bm01"),
@@ -72,6 +77,7 @@ READERS = {
 OPEN = (
     *("causes", "hosts", "nodes", "inputs", "distances", "interfaces"),
     *("checks", "values", "kept", "errors", "seconds_of"),
+    "pcrs",
     *("versions", "gpu_settings", "accepted", "settings"),
 )
 

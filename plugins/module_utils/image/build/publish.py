@@ -25,9 +25,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
     BLOBS,
     BOOT_PROGRAM,
     IMAGES,
+    PREDICTION,
     SIGNATURE,
     Store,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs
 
 
@@ -76,19 +78,23 @@ def publish(
     store = Store(os.fspath(setting.store))
     size_bytes = sum(new.boot_blobs().values())
     current = store.current(image.name)
-    unsigned = signed = b""
+    unsigned = signed = prediction = b""
     if programs:
         run = Run(f"image {image.name}", progress)
         unsigned = programs.unsigned(new, digest, brought.folder / layers.VMLINUZ, stage, run)
         signed = store.contents(IMAGES, digest, BOOT_PROGRAM) or b""
+        prediction = measured.dump(measured.predict(digest, unsigned))
     has_program = programs is None or programs.secure_boot.has_signed(signed, unsigned)
-    if current == digest and has_program and is_complete(store, digest, new, data, public_key):
+    has_prediction = not programs or store.contents(IMAGES, digest, PREDICTION) == prediction
+    if current == digest and has_program and has_prediction and is_complete(store, digest, new, data, public_key):
         progress(f"image {image.name}: unchanged, {digest[:12]}")
         return Outcome(image.name, digest, False, built_now, (), size_bytes)
     old, old_listings = stored_image(store, current)
     lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
     if not has_program:
         lines = [*lines, f"{BOOT_PROGRAM}: signed for Secure Boot"]
+    if not has_prediction:
+        lines = [*lines, f"{PREDICTION}: what a boot of it measures"]
     if not setting.check:
         if programs and not has_program:
             signed = programs.secure_boot.sign(unsigned, max(request.epoch for request in chain))
@@ -101,7 +107,7 @@ def publish(
             blobs[part.entry.sha256] = part.folder / layers.SQUASHFS
             blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
         signature = setting.sign(data, public_key)
-        store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs, signed)
+        store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs, signed, prediction)
         progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
     return Outcome(image.name, digest, True, built_now, tuple(lines), size_bytes)
 
