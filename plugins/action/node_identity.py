@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
 
@@ -31,8 +32,16 @@ def secrets_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
             raise AnsibleActionFail(
                 f"node {name}: node_identity_secrets is not a dictionary; write it as path: {{content: ...}}"
             )
-        rows.append({"name": name, "ek": ek, "secrets": [_file(name, path, secrets[path]) for path in secrets]})
+        files = [_file(name, path, secrets[path]) for path in secrets]
+        rows.append({"name": name, "ek": ek, "secrets": files, "proven": _proven(variables)})
     return rows
+
+
+def _proven(variables: Mapping[str, Any]) -> bool:
+    """Return whether a quote was verified in this run (tasks_from: quote), or the node is not measured."""
+    measured = variables.get("node_identity_measured", variables.get("node_boot_secure_boot", False))
+    quoted = variables.get("__node_identity_quoted")
+    return not boolean(measured) or bool(isinstance(quoted, Mapping) and quoted.get("verified"))
 
 
 def _file(node: str, path: Any, file: Any) -> dict[str, Any]:

@@ -70,6 +70,12 @@ options:
             description: The group, by name or number on the node.
             type: str
             default: root
+      proven:
+        description: >-
+          Whether the node's TPM has proven what it runs (M(sailloft.fleet.node_identity_quote)), or need not. Otherwise
+          its bundle is not written, and one that is there stays.
+        type: bool
+        default: true
   signing_key:
     description: minisign's secret key, a file. Nodes accept only bundles that it signed.
     type: path
@@ -118,6 +124,11 @@ removed:
   returned: success
   type: list
   elements: str
+withheld:
+  description: The nodes whose bundles would be new or changed, and are not written, because they are not proven.
+  returned: success
+  type: list
+  elements: str
 others:
   description: The nodes with a bundle in the store that are not in O(nodes).
   returned: success
@@ -153,6 +164,7 @@ NODE = {
     "ek": {"type": "str", "required": True},
     # The existence of secrets need not be hidden; their contents have no_log.
     "secrets": {"type": "list", "elements": "dict", "required": True, "no_log": False, "options": SECRET},
+    "proven": {"type": "bool", "default": True},
 }
 
 
@@ -185,12 +197,14 @@ def main() -> None:
         # A bundle with the right digest and a wrong signature shows no difference.
         forged = [name for name in change.written if change.before.get(name) == change.after[name]]
         before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}
-        after = {**{name: before[name] for name in change.others}, **change.after}
+        kept = [name for name in (*change.others, *change.withheld) if name in before]
+        after = {**{name: before[name] for name in kept}, **change.after}
         return {
             "changed": bool(change.written or change.removed),
             "written": list(change.written),
             "removed": list(change.removed),
             "others": list(change.others),
+            "withheld": list(change.withheld),
             "bundles": change.after,
             "diff": {"before_header": folder, "after_header": folder, "before": text(before), "after": text(after)},
         }

@@ -57,3 +57,16 @@ def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
         (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>{log}\n{kill}exec {real} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
+
+
+def publish(site, tmp_path, signer):
+    """Return the tasks that run the role's publication."""
+    variables = {
+        "node_identity_store_dir": site.store.path,
+        "node_identity_served_dir": str(tmp_path / "served"),
+        "node_identity_signing_key": signer.secret_key,
+        "node_identity_signing_password": signer.password or "",
+        "node_identity_public_key": signer.public_key,
+    }
+    role = {"name": "sailloft.fleet.node_identity", "tasks_from": "publish"}
+    return [{"name": "Publish", "ansible.builtin.include_role": role, "vars": variables}]

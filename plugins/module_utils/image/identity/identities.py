@@ -28,11 +28,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
 
 @dataclass(frozen=True)
 class Node:
-    """The inputs of a node's bundle."""
+    """The inputs of a node's bundle; it is not written for a node that is not ``proven`` to run its image."""
 
     name: str
     ek: bytes
     secrets: tuple[identity.Secret, ...]
+    proven: bool = True
 
     @property
     def subject(self) -> str:
@@ -44,7 +45,8 @@ class Node:
 class Change:
     """Public data of bundles by node: of all before the change and of the requested ones after it; the changed nodes.
 
-    None stands for a file that is not one of our bundles. ``others`` are the nodes whose bundles were not requested.
+    None stands for a file that is not one of our bundles. ``others`` are the nodes whose bundles were not requested,
+    ``withheld`` those whose bundles would be written, and are not proven.
     """
 
     before: Mapping[str, Mapping[str, str] | None]
@@ -52,6 +54,7 @@ class Change:
     written: tuple[str, ...]
     removed: tuple[str, ...]
     others: tuple[str, ...]
+    withheld: tuple[str, ...] = ()
 
 
 def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
@@ -69,7 +72,8 @@ def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
                 subject, f"has the endorsement key of node {owners[ek]}", "each TPM has its own key: enrol both again"
             )
         owners[ek] = name
-        node_by_name[name] = Node(name, ek, identity.read_secrets(entry["secrets"], subject))
+        secrets = identity.read_secrets(entry["secrets"], subject)
+        node_by_name[name] = Node(name, ek, secrets, entry.get("proven", True))
     return [node_by_name[name] for name in sorted(node_by_name)]
 
 
@@ -92,16 +96,20 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
         parsed = {name: _parsed(data, name) for name, data in old_files.items()}
         unchanged = _kept(nodes, parsed, signer)
         wanted = {node.name: digest for node, digest in zip(nodes, unchanged.digests)}
-        new = [node for node in nodes if node.name not in unchanged.names]
+        changed = [node for node in nodes if node.name not in unchanged.names]
+        new = [node for node in changed if node.proven]
+        withheld = tuple(node.name for node in changed if not node.proven)
         change = Change(
             before={name: identity.stated(bundle[0]) if bundle else None for name, bundle in parsed.items()},
             after={
                 node.name: {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": wanted[node.name]}
                 for node in nodes
+                if node.name not in withheld
             },
             written=tuple(node.name for node in new),
             removed=tuple(sorted(set(old_files) & set(removed))),
             others=tuple(sorted(set(old_files) - set(wanted) - set(removed))),
+            withheld=withheld,
         )
         # Bundles are made in check mode too, since it must report errors of openssl or of the TPM's tool.
         bundles = _bundles(new, wanted, signer)
@@ -163,7 +171,7 @@ def _bundles(nodes: Sequence[Node], digests: Mapping[str, str], signer: Signer) 
             node=node.name,
             ek=identity.ek_digest(node.ek),
             digest=digests[node.name],
-            credential=wrap(key, node.ek, node.subject),
+            credential=wrap(key, node.ek, identity.activated_name(), node.subject),
             secrets=encrypt(identity.payload(node.secrets), key, node.subject),
         )
         signed.append(identity.render(bundle))

@@ -59,6 +59,13 @@ EK_TEMPLATE = (
 )
 RSA_EXPONENT = 65537
 
+# The words by which tpm2_createprimary makes the AK, and the beginning of its public part, before the point's x and y:
+# ECC, SHA-256, these attributes, no policy and cipher, ECDSA with SHA-256, NIST P-256, no KDF.
+AK_TYPE = "ecc256:ecdsa-sha256:null"
+AK_ATTRIBUTES = "fixedtpm|fixedparent|sensitivedataorigin|userwithauth|restricted|sign|noda"
+AK_TEMPLATE = struct.pack(">HHIH6H", 0x0023, 0x000B, 0x00050472, 0, 0x0010, 0x0018, 0x000B, 0x0003, 0x0010, 32)
+POINT_BYTES = 32
+
 # A credential is bound to a second key besides the endorsement key. This cannot be the endorsement key itself, because
 # the policy of that key does not allow it the role ADMIN. The second key is public: a P-256 key whose private part is
 # sha256 of this text, so that only a node's endorsement key must be enrolled. Only the endorsement key decides who can
@@ -107,6 +114,19 @@ def read_ek(text: Any, subject: str) -> bytes:
     size = len(EK_TEMPLATE) + EK_UNIQUE_BYTES
     if len(data) != 2 + size or data[: 2 + len(EK_TEMPLATE)] != struct.pack(">H", size) + EK_TEMPLATE:
         raise ImageError(subject, "not an RSA 2048 endorsement key of the TCG's template L-1", remedy)
+    return data
+
+
+def read_ak(text: str, subject: str) -> bytes:
+    """Return an AK's public part (a TPM2B_PUBLIC) from its base64. Raises ImageError for a key of another kind."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    at = 2 + len(AK_TEMPLATE) + POINT_BYTES
+    begin = struct.pack(">H", at + POINT_BYTES) + AK_TEMPLATE
+    if not data.startswith(begin) or data[at : at + 2] != struct.pack(">H", 32) or len(data) != at + 2 + POINT_BYTES:
+        raise ImageError(subject, "not an attestation key of a TPM", "give what node_identity_info returns as ak")
     return data
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import struct
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.measured import FIRMWARE, PCRS
-
+# The PCRs that image/uki/measured.py predicts, by number as text, for JSON.
+FIRMWARE, IMAGE, PROGRAM, SETTINGS, EXTENSIONS = "4", "8", "11", "12", "13"
+PCRS = (FIRMWARE, IMAGE, PROGRAM, SETTINGS, EXTENSIONS)
 # Linux 5.12 and later show the values.
 TPM = "sys/class/tpm/tpm0"
 LOG = "sys/kernel/security/tpm0/binary_bios_measurements"

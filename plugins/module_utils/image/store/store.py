@@ -3,7 +3,7 @@
 """A store: a directory of images by digest, in the form that a web server serves. Nothing in it is ever incomplete.
 
     blobs/SHA256                    layers, kernels, first stages, listings, SBOMs
-    images/DIGEST/                  manifest.json, manifest.json.minisig, boot.ipxe; boot.efi and pcrs.json with Secure Boot
+    images/DIGEST/                  manifest.json, its .minisig, boot.ipxe; with Secure Boot boot.efi, pcrs.json
     current/NAME                    the digest of the last build of image NAME
     channels/, nodes/, identity/    of a boot server: see channels, and the roles
     holds/NAME.json                 of a boot server: the run that changes something now, see holds

@@ -23,8 +23,8 @@ TOOL = "osslsigncode"
 # the checksum, and in the 64-bit form the entry of the table of certificates: its offset in the file, and its size.
 PE_OFFSET, OPTIONAL, CHECKSUM, CERTIFICATES = 0x3C, 24, 64, 144
 PE32_PLUS = 0x20B
-# In the PE header, the number of sections and the size of the optional header; in this, the size of all headers. Then comes
-# the table of sections, each with name, size in memory, address, size in the file and its offset there.
+# In the PE header, the number of sections and the size of the optional header; in this, the size of all headers. Then
+# comes the table of sections, each with name, size in memory, address, size in the file and its offset there.
 SECTIONS, OPTIONAL_BYTES, HEADERS_BYTES = 6, 20, 60
 SECTION = struct.Struct("<8sIIII16x")
 # Signatures begin at a multiple of this.

@@ -31,12 +31,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import store
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST, canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.measurements import (
+    EXTENSIONS,
+    FIRMWARE,
+    IMAGE,
+    PROGRAM,
+    SETTINGS,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import authenticode
 
 FORMAT = "sailloft-pcrs/1"
 AGAIN = "build the image again (playbooks/node_images.yml)"
-FIRMWARE, IMAGE, PROGRAM, SETTINGS, EXTENSIONS = "4", "8", "11", "12", "13"
-PCRS = (FIRMWARE, IMAGE, PROGRAM, SETTINGS, EXTENSIONS)
 BEGIN = "0" * 64
 # The sections of our programs that the stub measures, in its order.
 MEASURED = (".linux", ".osrel", ".cmdline", ".initrd", ".uname", ".sbat")
@@ -99,15 +104,18 @@ def predict(image: str, program: bytes) -> Prediction:
     if missing or not authenticode.unsigned(found[".linux"]):
         reason = f"has no section {missing[0]}" if missing else "its kernel is no program of 64-bit firmware"
         raise ImageError(subject, reason, "use a kernel with an EFI stub, as those of the distributions")
-    stub = BEGIN
-    for name in MEASURED:
-        stub = extended(stub, _sha256(name.encode() + b"\0"), _sha256(found[name]))
-    phases = [stub]
+    phases = [extended(BEGIN, *measurements_of(program))]
     for phase in PHASES:
         phases.append(extended(phases[-1], _sha256(phase.encode())))
     pcrs = {IMAGE: (extended(BEGIN, image),), PROGRAM: tuple(phases), SETTINGS: (BEGIN,), EXTENSIONS: (BEGIN,)}
     programs = (authenticode.digest(program), authenticode.digest(found[".linux"]))
     return Prediction(image, programs, pcrs)
+
+
+def measurements_of(program: bytes) -> list[str]:
+    """Return the digests that the stub of an image's program measures into PCR 11: a section's name, its content."""
+    found = authenticode.sections(program)
+    return [_sha256(data) for name in MEASURED for data in (name.encode() + b"\0", found[name])]
 
 
 def dump(prediction: Prediction) -> bytes:

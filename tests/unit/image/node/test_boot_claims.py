@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 from image_samples import Sample
 from programs import boot_program
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_claims, boot_report, node_state
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import (
+    boot_claims,
+    boot_report,
+    measurements,
+    node_state,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Seen, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import boot_words, sealed_words
@@ -275,7 +280,7 @@ def measured_claims(**seen):
 
 def test_a_node_whose_tpm_has_measured_the_image_holds():
     found = measured_claims(**as_measured())
-    assert list(found) == [f"PCR {pcr}" for pcr in measured.PCRS]
+    assert list(found) == [f"PCR {pcr}" for pcr in measurements.PCRS]
     assert all(claim.holds for claim in found.values())
 
 

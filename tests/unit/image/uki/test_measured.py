@@ -13,6 +13,7 @@ from messages import raises
 from programs import boot_program, program
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import measurements
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import authenticode, measured
 
 IMAGE, OTHER = "1" * 64, "2" * 64
@@ -71,7 +72,7 @@ def test_another_image_is_seen():
 
 def test_each_altered_register_is_seen():
     seen = booted()
-    for pcr in measured.PCRS:
+    for pcr in measurements.PCRS:
         assert wrong(replace(seen, pcrs={**seen.pcrs, pcr: "3" * 64})) == [pcr]
         assert wrong(replace(seen, pcrs={name: value for name, value in seen.pcrs.items() if name != pcr})) == [pcr]
 
