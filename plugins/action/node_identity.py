@@ -33,15 +33,16 @@ def secrets_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
                 f"node {name}: node_identity_secrets is not a dictionary; write it as path: {{content: ...}}"
             )
         files = [_file(name, path, secrets[path]) for path in secrets]
-        rows.append({"name": name, "ek": ek, "secrets": files, "proven": _proven(variables)})
+        measured = boolean(variables.get("node_identity_measured", variables.get("node_boot_secure_boot", False)))
+        proven = not measured or _quoted(variables)
+        rows.append({"name": name, "ek": ek, "secrets": files, "measured": measured, "proven": proven})
     return rows
 
 
-def _proven(variables: Mapping[str, Any]) -> bool:
-    """Return whether a quote was verified in this run (tasks_from: quote), or the node is not measured."""
-    measured = variables.get("node_identity_measured", variables.get("node_boot_secure_boot", False))
+def _quoted(variables: Mapping[str, Any]) -> bool:
+    """Return whether a quote of the node was verified in this run (tasks_from: quote)."""
     quoted = variables.get("__node_identity_quoted")
-    return not boolean(measured) or bool(isinstance(quoted, Mapping) and quoted.get("verified"))
+    return isinstance(quoted, Mapping) and bool(quoted.get("verified"))
 
 
 def _file(node: str, path: Any, file: Any) -> dict[str, Any]:

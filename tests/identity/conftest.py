@@ -34,7 +34,8 @@ COMMANDS = (
     *("base64", "cat", "chmod", "cp", "cut", "head", "install", "ln", "mkdir", "mktemp", "mv", "od", "rm", "sha256sum"),
     *("shuf", "sleep", "tail", "tr", "wc", "sed", "curl", "minisign", "openssl", "ssh-keygen"),
     *("tpm2_createek", "tpm2_flushcontext", "tpm2_loadexternal", "tpm2_startauthsession", "tpm2_policysecret"),
-    "tpm2_activatecredential",
+    *("tpm2_activatecredential", "tpm2_policypcr", "tpm2_verifysignature", "tpm2_policyauthorize"),
+    "tpm2_policycommandcode",
 )
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from boot_logs import event, first_event
-from identity_site import TOKEN, publish
+from identity_site import TOKEN, power_on, publish
 from messages import raises
 from programs import boot_program
 
@@ -26,21 +25,6 @@ from ansible_collections.sailloft.fleet.plugins.modules import node_identity_inf
 
 IMAGE, OTHER = "1" * 64, "2" * 64
 PROGRAM = boot_program(IMAGE)
-ACTION = 0x80000007
-
-
-def power_on(tpm, image: str = IMAGE, program: bytes = PROGRAM) -> Path:
-    """Restart the TPM's machine, which measures a boot of the image's program; return the firmware's log."""
-    tpm.stop()
-    tpm.start()
-    found = measured.predict(image, program)
-    log = [measured.TRIES[0], measured.TRIES[2], *found.programs]
-    events = [*(("4", digest) for digest in log), ("8", image)]
-    events += [("11", digest) for digest in measured.measurements_of(program)]
-    tpm.run("tpm2_pcrextend", *(f"{pcr}:sha256={digest}" for pcr, digest in events))
-    place = tpm.folder / "log"
-    place.write_bytes(first_event() + b"".join(event(4, ACTION, b"", digest) for digest in log))
-    return place
 
 
 class Node:
@@ -130,7 +114,7 @@ def test_what_the_tpm_has_not_signed_is_refused(quoted, tmp_path):
 
 def test_another_tpm_neither_opens_the_challenge_nor_signs_the_quote(quoted, new_tpm, tmp_path):
     right, tpm = quoted(), new_tpm()
-    other = Node(tpm, tmp_path / "other", power_on(tpm))
+    other = Node(tpm, tmp_path / "other", power_on(tpm, IMAGE, PROGRAM))
     enrolled = Node(new_tpm(), tmp_path / "enrolled", tmp_path / "none")
     for ek, ak in ((enrolled.ek, other.ak), (other.ek, enrolled.ak)):
         with raises(ImageError, tpm.tcti, "another TPM"):

@@ -11,7 +11,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from boot_logs import event, first_event
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nnobody-else-may-read-this-host-key\n-----END\n"
 
@@ -70,3 +73,20 @@ def publish(site, tmp_path, signer):
     }
     role = {"name": "sailloft.fleet.node_identity", "tasks_from": "publish"}
     return [{"name": "Publish", "ansible.builtin.include_role": role, "vars": variables}]
+
+
+ACTION = 0x80000007  # EV_EFI_ACTION
+
+
+def power_on(tpm, image: str, program: bytes) -> Path:
+    """Restart the TPM's machine, which measures a boot of the image's program; return the firmware's log."""
+    tpm.stop()
+    tpm.start()
+    found = measured.predict(image, program)
+    log = [measured.TRIES[0], measured.TRIES[2], *found.programs]
+    events = [*(("4", digest) for digest in log), ("8", image)]
+    events += [("11", digest) for digest in measured.measurements_of(program)]
+    tpm.run("tpm2_pcrextend", *(f"{pcr}:sha256={digest}" for pcr, digest in events))
+    place = tpm.folder / "log"
+    place.write_bytes(first_event() + b"".join(event(4, ACTION, b"", digest) for digest in log))
+    return place

@@ -77,7 +77,7 @@ READERS = {
 OPEN = (
     *("causes", "hosts", "nodes", "inputs", "distances", "interfaces"),
     *("checks", "values", "kept", "errors", "seconds_of"),
-    "pcrs",
+    *("pcrs", "policies"),
     *("versions", "gpu_settings", "accepted", "settings"),
 )
 
@@ -110,13 +110,14 @@ def test_a_channel_is_read_for_ever():
     assert channels.parse(grown, "channel stable") == channel
 
 
-def test_a_bundle_of_secrets_is_read_for_ever():
-    bundle, _lines, _signature = identity.parse((FILES / "identity-2").read_bytes(), "node bm01")
-    assert (bundle.node, bundle.ek, bundle.secrets) == ("bm01", SHA256, b"secrets")
+@pytest.mark.parametrize(("name", "bound"), [("identity-2", False), ("identity-3", True)])
+def test_a_bundle_of_secrets_is_read_for_ever(name, bound):
+    bundle, _lines, _signature = identity.parse((FILES / name).read_bytes(), "node bm01")
+    assert (bundle.node, bundle.ek, bundle.secrets, bundle.bound) == ("bm01", SHA256, b"secrets", bound)
 
 
 def test_every_stored_format_has_a_file():
-    assert {path.name for path in FILES.iterdir()} == {*READERS, "channel-1.ipxe", "identity-2", "README.md"}
+    assert {path.name for path in FILES.iterdir()} == {*READERS, "channel-1.ipxe", "identity-2", "identity-3", "README.md"}
 
 
 # Formats of which no file of an earlier version is read, with the reason.

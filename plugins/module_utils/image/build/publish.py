@@ -83,7 +83,7 @@ def publish(
         run = Run(f"image {image.name}", progress)
         unsigned = programs.unsigned(new, digest, brought.folder / layers.VMLINUZ, stage, run)
         signed = store.contents(IMAGES, digest, BOOT_PROGRAM) or b""
-        prediction = measured.dump(measured.predict(digest, unsigned))
+        prediction = measured.dump(programs.secure_boot.predict(digest, unsigned))
     has_program = programs is None or programs.secure_boot.has_signed(signed, unsigned)
     has_prediction = not programs or store.contents(IMAGES, digest, PREDICTION) == prediction
     if current == digest and has_program and has_prediction and is_complete(store, digest, new, data, public_key):

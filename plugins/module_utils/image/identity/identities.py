@@ -28,12 +28,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
 
 @dataclass(frozen=True)
 class Node:
-    """The inputs of a node's bundle; it is not written for a node that is not ``proven`` to run its image."""
+    """The inputs of a node's bundle; it is not written for a node that is not ``proven`` to run its image.
+
+    With a ``policy``, it is bound to what the node has booted.
+    """
 
     name: str
     ek: bytes
     secrets: tuple[identity.Secret, ...]
     proven: bool = True
+    policy: bytes = b""
 
     @property
     def subject(self) -> str:
@@ -57,8 +61,11 @@ class Change:
     withheld: tuple[str, ...] = ()
 
 
-def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
-    """Return the nodes from dicts {name, ek, secrets}, sorted by name. Raises ImageError."""
+def read_nodes(nodes: Sequence[Mapping[str, Any]], policy: bytes = b"") -> list[Node]:
+    """Return the nodes from dicts {name, ek, secrets, proven, measured}, sorted by name. Raises ImageError.
+
+    The bundles of nodes that are measured are bound to the ``policy``.
+    """
     node_by_name: dict[str, Node] = {}
     owners: dict[bytes, str] = {}
     for entry in nodes:
@@ -73,7 +80,8 @@ def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
             )
         owners[ek] = name
         secrets = identity.read_secrets(entry["secrets"], subject)
-        node_by_name[name] = Node(name, ek, secrets, entry.get("proven", True))
+        bound = policy if entry.get("measured") else b""
+        node_by_name[name] = Node(name, ek, secrets, entry.get("proven", True), bound)
     return [node_by_name[name] for name in sorted(node_by_name)]
 
 
@@ -151,7 +159,7 @@ def _kept(
         if old_bundle[2] == signature
     }
     key = identity.digest_key(key_signature)
-    digests = [identity.digest(key, node.name, node.ek, node.secrets) for node in nodes]
+    digests = [identity.digest(key, node.name, node.ek, node.secrets, node.policy) for node in nodes]
     names = set()
     for node, digest in zip(nodes, digests):
         stated = {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": digest}
@@ -171,8 +179,9 @@ def _bundles(nodes: Sequence[Node], digests: Mapping[str, str], signer: Signer) 
             node=node.name,
             ek=identity.ek_digest(node.ek),
             digest=digests[node.name],
-            credential=wrap(key, node.ek, identity.activated_name(), node.subject),
+            credential=wrap(key, node.ek, identity.activated_name(node.policy), node.subject),
             secrets=encrypt(identity.payload(node.secrets), key, node.subject),
+            bound=bool(node.policy),
         )
         signed.append(identity.render(bundle))
     bundles = {node.name: text + signature for node, text, signature in zip(nodes, signed, signer.sign(signed))}

@@ -4,7 +4,7 @@
 
 A bundle is ASCII text of ten lines: six lines of data, and the four lines of minisign's signature of them.
 
-    sailloft-identity/2
+    sailloft-identity/2, or /3 if it is bound to what the node has booted
     node: bm01
     ek: sha256 of the endorsement key's public part, hexadecimal
     digest: the result of ``digest`` for the secrets, hexadecimal
@@ -34,7 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST, canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import NODE
 
-FORMAT = "sailloft-identity/2"
+FORMAT, BOUND_FORMAT = "sailloft-identity/2", "sailloft-identity/3"
 # This comment is signed with a bundle, so that no signature of other data by the same key is valid for a bundle.
 TRUSTED_COMMENT = "sailloft node identity"
 UNTRUSTED_COMMENT = "signature of a sailloft node identity"
@@ -91,13 +91,14 @@ class Secret:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that is not opened. ``ek`` and ``digest`` are hexadecimal."""
+    """A bundle that is not opened. ``ek`` and ``digest`` are hexadecimal; ``bound``: to a policy of what was booted."""
 
     node: str
     ek: str
     digest: str
     credential: bytes
     secrets: bytes
+    bound: bool = False
 
 
 def read_ek(text: Any, subject: str) -> bytes:
@@ -135,12 +136,16 @@ def ek_digest(ek: bytes) -> str:
     return hashlib.sha256(ek).hexdigest()
 
 
-def activated_name() -> str:
-    """Return the hexadecimal Name of the key that credentials are bound to: algorithm and sha256 of its public area."""
+def activated_name(policy: bytes = b"") -> str:
+    """Return the hexadecimal Name of the key that credentials are bound to: algorithm and sha256 of its public area.
+
+    With a ``policy`` (image/uki/policy.py), the TPM opens the credential only if it is fulfilled.
+    """
     # ECC, SHA-256; userWithAuth, sign, and noDA. Without noDA, each power cut after a use of the key would count as a
     # wrong guess, and after a few of them the TPM would refuse to open anything for a while (TPM 2.0 library, part 1,
     # "Dictionary Attack Protection").
-    public = struct.pack(">HHIH", 0x0023, 0x000B, 0x00040440, 0)  # no policy
+    attributes = 0x000404C0 if policy else 0x00040440  # adminWithPolicy
+    public = struct.pack(">HHIH", 0x0023, 0x000B, attributes, len(policy)) + policy
     public += struct.pack(">HHHH", 0x0010, 0x0010, 0x0003, 0x0010)  # no cipher, no scheme, NIST P-256, no KDF
     for part in (ACTIVATED_KEY_X, ACTIVATED_KEY_Y):
         public += struct.pack(">H", len(part)) + part
@@ -253,20 +258,22 @@ def digest_key(signature: bytes) -> bytes:
     return hashlib.sha256(b"sailloft node identity: key of digests\n" + signature).digest()
 
 
-def digest(key: bytes, node: str, ek: bytes, secrets: Sequence[Secret]) -> str:
+def digest(key: bytes, node: str, ek: bytes, secrets: Sequence[Secret], policy: bytes = b"") -> str:
     """Return the HMAC-SHA256 of all that a bundle depends on.
 
     A run compares it to find out whether a bundle is the requested one, without opening the bundle. Without ``key`` it
     reveals nothing, not even about a secret that can be guessed or that two nodes share.
     """
     wanted = {"format": FORMAT, "node": node, "ek": ek_digest(ek), "payload": payload(secrets).decode("ascii")}
+    if policy:
+        wanted.update(format=BOUND_FORMAT, policy=policy.hex())
     return hmac.new(key, canonical_json(wanted), hashlib.sha256).hexdigest()
 
 
 def render(bundle: Bundle) -> bytes:
     """Return the lines that are signed."""
     return (
-        f"{FORMAT}\nnode: {bundle.node}\nek: {bundle.ek}\ndigest: {bundle.digest}\n"
+        f"{BOUND_FORMAT if bundle.bound else FORMAT}\nnode: {bundle.node}\nek: {bundle.ek}\ndigest: {bundle.digest}\n"
         f"credential: {base64.b64encode(bundle.credential).decode()}\n"
         f"secrets: {base64.b64encode(bundle.secrets).decode()}\n"
     ).encode("ascii")
@@ -276,11 +283,13 @@ def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
     """Return a bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, for other data."""
     broken = ImageError(subject, f"not a bundle of {FORMAT}", "publish it again")
     lines = data.split(b"\n")
-    header_lines = len(("format", *Bundle.__dataclass_fields__))
-    if len(lines) != header_lines + SIGNATURE_LINES + 1 or lines[-1] or lines[0] != FORMAT.encode():
+    names = [name for name in Bundle.__dataclass_fields__ if name != "bound"]
+    header_lines = len(("format", *names))
+    formats = (FORMAT.encode(), BOUND_FORMAT.encode())
+    if len(lines) != header_lines + SIGNATURE_LINES + 1 or lines[-1] or lines[0] not in formats:
         raise broken
     fields = {}
-    for line, name in zip(lines[1:header_lines], Bundle.__dataclass_fields__):
+    for line, name in zip(lines[1:header_lines], names):
         label, _colon, value = line.decode("ascii", "replace").partition(": ")
         if label != name:
             raise broken
@@ -296,7 +305,8 @@ def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
     except (binascii.Error, ValueError) as error:
         raise broken from error
     signed = b"\n".join(lines[:header_lines]) + b"\n"
-    return Bundle(fields["node"], fields["ek"], fields["digest"], *opened), signed, data[len(signed) :]
+    bound = lines[0] == BOUND_FORMAT.encode()
+    return Bundle(fields["node"], fields["ek"], fields["digest"], *opened, bound), signed, data[len(signed) :]
 
 
 def stated(bundle: Bundle) -> dict[str, str]:

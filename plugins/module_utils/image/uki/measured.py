@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
@@ -62,12 +62,15 @@ class Prediction:
     """What a boot of the image ``image`` measures.
 
     ``programs`` are the digests of the programs that firmware starts: the image's, and the kernel in it, which stubs
-    before version 258 let the firmware start. ``pcrs`` are the values that a PCR may have, by its number.
+    before version 258 let the firmware start. ``pcrs`` are the values that a PCR may have, by its number. ``policies``
+    are those of ``policy``, hexadecimal, with their signatures by ``policy_key``, in base64; empty without a key file.
     """
 
     image: str
     programs: tuple[str, ...]
     pcrs: dict[str, tuple[str, ...]]
+    policy_key: str = ""
+    policies: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
