@@ -301,12 +301,13 @@ def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
     ):
         raise broken
     try:
-        opened = [base64.b64decode(fields[name], validate=True) for name in ("credential", "secrets")]
+        credential, secrets = (base64.b64decode(fields[name], validate=True) for name in ("credential", "secrets"))
     except (binascii.Error, ValueError) as error:
         raise broken from error
     signed = b"\n".join(lines[:header_lines]) + b"\n"
     bound = lines[0] == BOUND_FORMAT.encode()
-    return Bundle(fields["node"], fields["ek"], fields["digest"], *opened, bound), signed, data[len(signed) :]
+    bundle = Bundle(fields["node"], fields["ek"], fields["digest"], credential, secrets, bound)
+    return bundle, signed, data[len(signed) :]
 
 
 def stated(bundle: Bundle) -> dict[str, str]:

@@ -44,18 +44,33 @@ MODULUS_BYTES = 256
 
 
 def with_policies(prediction: Prediction, key: Path, certificate: Path) -> Prediction:
-    """Return the prediction with the signed policies of the image's boots. Only openssl opens the key."""
+    """Return the prediction with the signed policies of the image's boots, without them if no TPM need know such a key.
+
+    Only openssl opens the key.
+    """
+    public = _public_key(certificate)
+    if not _is_rsa_2048(public):
+        return prediction
     signed = {policy.hex(): _signature(policy, key) for policy in _policies(prediction)}
-    return replace(prediction, policy_key=base64.b64encode(public_key(certificate)).decode(), policies=signed)
+    return replace(prediction, policy_key=base64.b64encode(public).decode(), policies=signed)
 
 
 def public_key(certificate: Path) -> bytes:
     """Return the public key of a certificate, in DER. Raises ImageError unless it is one of RSA 2048."""
+    public = _public_key(certificate)
+    if not _is_rsa_2048(public):
+        reason = "secrets cannot be bound to its key, which is not RSA of 2048 bits"
+        raise ImageError(f"certificate {certificate}", reason, "sign images with such a key")
+    return public
+
+
+def _public_key(certificate: Path) -> bytes:
     text = _openssl("x509", "-in", f"{certificate}", "-pubkey", "-noout").decode()
-    der = base64.b64decode("".join(line for line in text.splitlines() if not line.startswith("-----")))
-    if not der.startswith(KEY_BEGIN) or der[-len(KEY_END) :] != KEY_END:
-        raise ImageError(f"certificate {certificate}", "its key is not RSA of 2048 bits", "make one (docs/how-to)")
-    return der
+    return base64.b64decode("".join(line for line in text.splitlines() if not line.startswith("-----")))
+
+
+def _is_rsa_2048(key: bytes) -> bool:
+    return key.startswith(KEY_BEGIN) and key[len(KEY_BEGIN) + MODULUS_BYTES :] == KEY_END
 
 
 def secrets_policy(key: bytes) -> bytes:
