@@ -136,8 +136,9 @@ class Tools:
         status, output, err = self.module.run_command([path, *argv[1:]], environ_update=environment, cwd=self.folder)
         # The kernel's resource manager removes objects from the TPM. Without it they remain, and a TPM has only three
         # slots.
-        if status == 0 and argv[0] in MAKE_OBJECTS:
-            self.module.run_command([path.replace(argv[0], "tpm2_flushcontext"), "-t"], environ_update=environment)
+        flush = self.module.get_bin_path("tpm2_flushcontext")
+        if flush and argv[0] in MAKE_OBJECTS:
+            self.module.run_command([flush, "-t"], environ_update=environment)
         return status, " ".join(f"{output} {err}".split())
 
     def run(self, remedy: str, *argv: str) -> None:
