@@ -23,7 +23,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.failures import hosts_text
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK
-from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, slice_ended
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import (
+    RunRecord,
+    begun,
+    resumed,
+    slice_ended,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
 
@@ -64,7 +69,9 @@ class ActionModule(ActionBase):
                 record, remaining = resumed(_read(folder / "record.json"), str(folder / "record.json"), record)
             slices = by_gateway({host: record.gateways[host] for host in remaining})
             if slices and not importlib.util.find_spec("ansible_runner"):
-                raise GatewayError("controller", "ansible-runner is not installed", "pip install ansible-runner")
+                raise GatewayError(
+                    "ansible-runner is not installed", "pip install ansible-runner", subject="controller"
+                )
             listed = self._inventory(options["inventory"]) if slices else {}
         except GatewayError as error:
             raise AnsibleActionFail(str(error)) from error
@@ -101,7 +108,7 @@ class ActionModule(ActionBase):
         process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if process.returncode:
             cause = " ".join((process.stderr or process.stdout).split())
-            raise GatewayError("inventory", f"ansible-inventory failed: {cause}", "correct the inventory")
+            raise GatewayError(f"ansible-inventory failed: {cause}", "correct the inventory", subject="inventory")
         listed: dict[str, Any] = json.loads(process.stdout)
         return listed
 
@@ -109,7 +116,7 @@ class ActionModule(ActionBase):
         return str(self._loader._vault.decrypt(text).decode("utf-8"))
 
 
-def _result(record: Record, changed: bool, folder: Path) -> dict[str, Any]:
+def _result(record: RunRecord, changed: bool, folder: Path) -> dict[str, Any]:
     counts = record.counts()
     result = {"changed": changed, "report": record.report(), "hosts": counts, "record": str(folder / "record.json")}
     if set(counts) <= {OK}:
@@ -127,4 +134,6 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise GatewayError(str(file), f"cannot be read: {error.strerror}", "run without gateways_resume") from None
+        raise GatewayError(
+            f"cannot be read: {error.strerror}", "run without gateways_resume", subject=str(file)
+        ) from None

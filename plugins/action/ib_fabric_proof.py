@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import Readings, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import SubnetReadings, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
         try:
             proof = prove(
                 planned_fabric(arguments, task_vars),
-                Readings(
+                SubnetReadings(
                     found="\n".join(arguments["found"]),
                     links=arguments["links"],
                     forwarding=arguments["forwarding"],

@@ -12,7 +12,7 @@ from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, NetboxApi
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import netbox
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.write import Writer
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
         )
         try:
             wanted = netbox(read_site(arguments["blueprint"]), arguments["manufacturer"])
-            written = Writer(Api(arguments, open_url), wanted, self._task.check_mode).write()
+            written = Writer(NetboxApi(arguments, open_url), wanted, self._task.check_mode).write()
         except SiteError as error:
             raise AnsibleActionFail(str(error)) from error
         if not self._task.diff:

@@ -13,7 +13,12 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import (
+    ExpectedImage,
+    Gate,
+    SeenNode,
+    prove,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
@@ -70,7 +75,7 @@ class ActionModule(ActionBase):
         if params["only_if_it_runs"] and state.get("image") != params["digest"]:
             return {**result, "changed": False, "holds": False}
         try:
-            expected = Expected.of_text(
+            expected = ExpectedImage.of_text(
                 params["digest"],
                 params["manifest"],
                 NodePlan.of_options(params["name"], params),
@@ -78,7 +83,7 @@ class ActionModule(ActionBase):
                 params["kernel_arguments"],
                 params["may_fail"],
             )
-            proof = prove(params["name"], expected, Seen(state, self._gate(params["health"])))
+            proof = prove(params["name"], expected, SeenNode(state, self._gate(params["health"])))
             return {**result, **written(proof, page(proof), params["path"], self._task.check_mode)}
         except SailloftError as error:
             return {**result, **error.result(), "failed": True, "msg": f"{params['name']}: {error}"}

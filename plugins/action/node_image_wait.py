@@ -14,9 +14,9 @@ from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import (
+    BootAnswer,
     Elapsed,
     Limits,
-    Reading,
     check,
     phase,
     summary,
@@ -72,7 +72,7 @@ class ActionModule(ActionBase):
                 return {**result, "failed": True, "msg": str(error), "elapsed_s": elapsed_s}
             time.sleep(options["interval_s"])
 
-    def _read(self, task_vars: dict[str, Any]) -> Reading:
+    def _read(self, task_vars: dict[str, Any]) -> BootAnswer:
         # A persistent connection (ssh's ControlPersist) does not survive the boot; a new one is needed.
         with contextlib.suppress(AttributeError, AnsibleError):
             self._connection.reset()
@@ -81,10 +81,10 @@ class ActionModule(ActionBase):
                 module_name="sailloft.fleet.node_image_info", module_args={}, task_vars=task_vars
             )
         except AnsibleConnectionFailure as error:
-            return Reading(why=_last_line(str(error)))
+            return BootAnswer(why=_last_line(str(error)))
         if state.get("failed") or state.get("unreachable") or "boot_id" not in state:
-            return Reading(why=_last_line(str(state.get("msg") or state)))
-        return Reading(state)
+            return BootAnswer(why=_last_line(str(state.get("msg") or state)))
+        return BootAnswer(state)
 
 
 def _last_line(text: str) -> str:

@@ -29,7 +29,7 @@ class ActionModule(ActionBase):
         try:
             plan = planned_fabric(arguments, task_vars)
             planned = ufm.planned_partitions(plan)
-            api = ufm.Api(arguments, open_url)
+            api = ufm.UfmApi(arguments, open_url)
             present = api.partitions()
             steps = ufm.steps(planned, present)
             for step in [] if self._task.check_mode else steps:

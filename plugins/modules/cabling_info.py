@@ -96,13 +96,13 @@ def _speeds(names: Any) -> dict[str, float]:
 def _lldpd(module: AnsibleModule, arguments: list[str]) -> str:
     path = module.get_bin_path("lldpcli")
     if not path:
-        raise SiteError("neighbours", "the host has no lldpcli", "install lldpd")
+        raise SiteError("the host has no lldpcli", "install lldpd", subject="neighbours")
     status, output, error = module.run_command([path, *arguments])
     if status:
         raise SiteError(
-            "neighbours",
             f"lldpcli {' '.join(arguments)} failed: {(error or output).strip()[:400]}",
             "check lldpd on the host",
+            subject="neighbours",
         )
     return output
 

@@ -74,7 +74,7 @@ from ansible.module_utils.urls import open_url
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import read_links, roce_variables
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, NetboxApi
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def main() -> None:
         argument_spec={**ARGUMENTS, "netbox_site": {"type": "str"}, "switches": names, "hosts": names},
         supports_check_mode=True,
     )
-    api = Api(module.params, open_url)
+    api = NetboxApi(module.params, open_url)
     query = [("site", module.params["netbox_site"])] if module.params["netbox_site"] else []
 
     def work() -> dict[str, Any]:

@@ -118,7 +118,7 @@ msg:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import bmc_ipmi, bmc_redfish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import Bmc, BmcError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import BmcError, BootBmc
 
 BMC = {
     "type": {"type": "str", "choices": ["redfish", "ipmi"], "default": "redfish"},
@@ -146,7 +146,7 @@ def main() -> None:
             "host": {"type": "str", "default": "localhost"},
         }
     )
-    bmc = Bmc.of(module.params["bmc"], module.params["http_boot"])
+    bmc = BootBmc.of(module.params["bmc"], module.params["http_boot"])
     restart = bmc_ipmi.restart if bmc.type == "ipmi" else bmc_redfish.restart
     try:
         restart(bmc)

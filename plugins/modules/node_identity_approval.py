@@ -97,7 +97,7 @@ def decided(params: Mapping[str, Any]) -> approval.Approval:
     try:
         certificate = base64.b64decode(params["certificate"], validate=True) or None
     except (binascii.Error, ValueError) as error:
-        raise ImageError(subject, "its certificate is not base64", "read it with node_identity_info") from error
+        raise ImageError("its certificate is not base64", "read it with node_identity_info", subject=subject) from error
     return approval.decide(
         params["node"],
         identity.read_ek(params["ek"], subject),

@@ -131,7 +131,7 @@ class Tools:
         """Run a tool and return its exit status and output."""
         path = self.module.get_bin_path(argv[0])
         if not path:
-            raise ImageError(f"tool {argv[0]}", "not found on this node", "install tpm2-tools")
+            raise ImageError("not found on this node", "install tpm2-tools", subject=f"tool {argv[0]}")
         environment = {"TPM2TOOLS_TCTI": self.module.params["tcti"]}
         status, output, err = self.module.run_command([path, *argv[1:]], environ_update=environment, cwd=self.folder)
         # The kernel's resource manager removes objects from the TPM. Without it they remain, and a TPM has only three
@@ -145,7 +145,7 @@ class Tools:
         """Run a tool. Raises ImageError with the remedy if it fails."""
         status, output = self.status(*argv)
         if status:
-            raise ImageError(f"TPM {self.module.params['tcti']}", output or f"{argv[0]} failed", remedy)
+            raise ImageError(output or f"{argv[0]} failed", remedy, subject=f"TPM {self.module.params['tcti']}")
 
     def content(self, name: str) -> bytes:
         """Return the content of a file in the directory."""
@@ -197,7 +197,7 @@ def read_report() -> dict[str, Any]:
         return {"opened": None, "digest": None, "reason": None}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ImageError(
-            REPORT, f"cannot be read, {error}", "systemctl restart sailloft-identity writes it again"
+            f"cannot be read, {error}", "systemctl restart sailloft-identity writes it again", subject=REPORT
         ) from error
 
 

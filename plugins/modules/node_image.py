@@ -169,7 +169,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.secure_boot import read_secure_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
@@ -208,12 +208,14 @@ def main() -> None:
 
     def work() -> dict[str, Any]:
         if not params["signing_key"] and not params["signing_command"]:
-            raise ImageError("signing_key", "neither a key nor a signing_command was given", "give one of them")
+            raise ImageError("neither a key nor a signing_command was given", "give one of them", subject="signing_key")
         if not params["first_stage"]:
             raise ImageError(
-                "first_stage", "no script was given", "use the module through its action plugin, or give its text"
+                "no script was given",
+                "use the module through its action plugin, or give its text",
+                subject="first_stage",
             )
-        setting = Setting(
+        setting = BuildEnvironment(
             # systemctl --root does not accept ".." in the path of its root.
             store=Path(params["store"]).resolve(),
             cache=Path(params["cache"]).resolve(),
@@ -232,7 +234,7 @@ def main() -> None:
             )
         except OSError as error:
             place = str(error.filename or params["cache"])
-            raise ImageError(place, str(error.strerror), "check the disk, and run again") from error
+            raise ImageError(str(error.strerror), "check the disk, and run again", subject=place) from error
         return {
             "changed": any(outcome.changed for outcome in outcomes),
             "images": [

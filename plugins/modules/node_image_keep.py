@@ -115,7 +115,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 def result(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result for its arguments. Raises ImageError."""
-    nodes = [retained.Node(**node) for node in params["nodes"]]
+    nodes = [retained.NodeAnswer(**node) for node in params["nodes"]]
     images = [
         retained.Named(store["host"], image["digest"], image.get("name") or "", tuple(image["kept_for"]))
         for store in params["stores"]

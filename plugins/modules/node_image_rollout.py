@@ -206,7 +206,7 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
     macs = [node["mac"] for node in params["nodes"] if node["mac"]]
     channel = rollout.read_channel(params["stores"], params["channel"], target, macs)
     fields = [{key: value for key, value in node.items() if key != "mac"} for node in params["nodes"]]
-    every = [rollout.Node(**node) for node in fields]
+    every = [rollout.RolloutNode(**node) for node in fields]
     nodes = rollout.without(every, params["without"])
     canaries = rollout.canaries([node.name for node in nodes], params["canaries"])
     nodes = [replace(node, canary=node.name in canaries) for node in nodes]

@@ -54,9 +54,11 @@ def load(text: str, file: str) -> tuple[Any, Source]:
             return loader.construct_document(node), Source(file, lines)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise SiteError("blueprint", f"not valid YAML: {error.problem}", "correct the line", f"{file}:{line}") from None
+        raise SiteError(
+            f"not valid YAML: {error.problem}", "correct the line", subject="blueprint", where=f"{file}:{line}"
+        ) from None
     except yaml.YAMLError as error:
-        raise SiteError("blueprint", f"not valid YAML: {error}", "correct the file", file) from None
+        raise SiteError(f"not valid YAML: {error}", "correct the file", subject="blueprint", where=file) from None
     finally:
         loader.dispose()
     return None, Source(file)
@@ -73,7 +75,10 @@ def _collect(node: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int]
             # A merge key (<<) may occur more than once in a mapping.
             if name in seen and key.tag != "tag:yaml.org,2002:merge":
                 raise SiteError(
-                    ".".join(key_path), "the setting is listed twice", "remove one of them", f"{file}:{line}"
+                    "the setting is listed twice",
+                    "remove one of them",
+                    subject=".".join(key_path),
+                    where=f"{file}:{line}",
                 )
             seen.add(name)
             lines[key_path] = line
@@ -85,7 +90,7 @@ def read_site(path: str) -> Site:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SiteError("blueprint", f"cannot be read: {error}", "name a blueprint file", path) from None
+        raise SiteError(f"cannot be read: {error}", "name a blueprint file", subject="blueprint", where=path) from None
     data, source = load(text, path)
     if isinstance(data, dict):
         data = {name: value for name, value in data.items() if name not in ANSIBLES}

@@ -42,7 +42,7 @@ class Job(NamedTuple):
     project: Path
 
 
-class Ended(NamedTuple):
+class SliceResult(NamedTuple):
     """The result of a slice: each host's outcome, whether anything changed, and why the slice was lost, or ""."""
 
     hosts: dict[str, HostOutcome]
@@ -64,7 +64,9 @@ def make_project(folder: Path, playbook: str) -> str:
     return Path(playbook).name
 
 
-def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Collection[str], artifacts: Path) -> Ended:
+def run_slice(
+    job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Collection[str], artifacts: Path
+) -> SliceResult:
     """Run the playbook on the hosts from the gateway; the output is in ``artifacts``, readable only by the user."""
     from ansible_runner import interface
 
@@ -123,8 +125,8 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
     return _ended(hosts, events, _cause(runner, status, message, events, gateway), runner["status"] == "successful")
 
 
-def _ended(hosts: Collection[str], events: Events, cause: str, successful: bool = False) -> Ended:
-    return Ended(of_hosts(hosts, events, successful), bool((events.stats or {}).get("changed")), cause)
+def _ended(hosts: Collection[str], events: Events, cause: str, successful: bool = False) -> SliceResult:
+    return SliceResult(of_hosts(hosts, events, successful), bool((events.stats or {}).get("changed")), cause)
 
 
 def _cause(runner: Mapping[str, Any], status: int, message: str, events: Events, gateway: str) -> str:

@@ -132,7 +132,7 @@ class Site:
     signer: Signer
     nodes: list[dict] = field(default_factory=list)
 
-    def publish(self, check: bool = False, removed: Iterable[str] = ()) -> identities.Change:
+    def publish(self, check: bool = False, removed: Iterable[str] = ()) -> identities.BundleChange:
         return identities.ensure(self.store, identities.read_nodes(self.nodes), self.signer, check, tuple(removed))
 
     def bundle(self, node: str) -> Path:

@@ -18,7 +18,7 @@ from build_host import ROOT, DocumentedSite, images_of_page
 from patience import scaled_s
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Seen, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import ExpectedImage, SeenNode, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 
 pytestmark = [
@@ -106,9 +106,9 @@ class Booted:
         manifest = Path(self.site.store.place("images", digest, "manifest.json")).read_text()
         nics = (f"{MAC} dhcp", f"{RAIL_MAC} {RAIL_ADDRESS}/24")
         plan = NodePlan(MAC, (self.server.url,), f"{self.server.url}/report", nics, 1, booted=True)
-        expected = Expected.of_text(digest, manifest, plan, "stable", ARGUMENTS, list(may_fail))
+        expected = ExpectedImage.of_text(digest, manifest, plan, "stable", ARGUMENTS, list(may_fail))
         return [
-            f"{claim.claim}: {claim.seen}" for claim in prove(NODE, expected, Seen(state)).claims if not claim.holds
+            f"{claim.claim}: {claim.seen}" for claim in prove(NODE, expected, SeenNode(state)).claims if not claim.holds
         ]
 
 

@@ -187,5 +187,7 @@ def _label(value: str) -> str:
 def metrics_path(path: str) -> str:
     """Return the path of the metrics' file. Raises FabricError for one that node_exporter does not read."""
     if not path.endswith(ENDING):
-        raise FabricError("metrics_path", f"{path!r} does not end in {ENDING}", "node_exporter reads no other files")
+        raise FabricError(
+            f"{path!r} does not end in {ENDING}", "node_exporter reads no other files", subject="metrics_path"
+        )
     return path

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK, UNKNOWN, HostOutcome
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """``playbook`` and ``arguments`` of the run, the gateway and outcome of each host, the cause of each lost slice."""
 
     playbook: str
@@ -23,7 +23,7 @@ class Record(NamedTuple):
     hosts: dict[str, HostOutcome]
     causes: dict[str, str]
 
-    def with_slice(self, gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> Record:
+    def with_slice(self, gateway: str, hosts: Mapping[str, HostOutcome], cause: str) -> RunRecord:
         """Return the record with the outcome of a slice."""
         return self._replace(
             hosts={**self.hosts, **hosts},
@@ -64,12 +64,12 @@ class Record(NamedTuple):
         return report_lines + lines(failures)
 
 
-def begun(playbook: str, arguments: list[str], gateways: Mapping[str, str]) -> Record:
+def begun(playbook: str, arguments: list[str], gateways: Mapping[str, str]) -> RunRecord:
     """Return the record of a run that begins: nothing is known about its hosts."""
-    return Record(playbook, arguments, dict(gateways), {host: HostOutcome(UNKNOWN) for host in gateways}, {})
+    return RunRecord(playbook, arguments, dict(gateways), {host: HostOutcome(UNKNOWN) for host in gateways}, {})
 
 
-def resumed(text: str, file: str, fresh: Record) -> tuple[Record, list[str]]:
+def resumed(text: str, file: str, fresh: RunRecord) -> tuple[RunRecord, list[str]]:
     """Return the record of a run that is resumed, and the hosts of ``fresh`` that are left to do.
 
     Raises GatewayError if the file is that of another run.
@@ -82,13 +82,15 @@ def resumed(text: str, file: str, fresh: Record) -> tuple[Record, list[str]]:
         }
         is_same_run = (data["playbook"], data["arguments"]) == (fresh.playbook, fresh.arguments)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise GatewayError(file, f"this is not the record of a run: {error}", "run without gateways_resume") from None
+        raise GatewayError(
+            f"this is not the record of a run: {error}", "run without gateways_resume", subject=file
+        ) from None
     if not is_same_run:
         was = " ".join([data["playbook"], *data["arguments"]])
         raise GatewayError(
-            file,
             f"the record is of another run ({was})",
             "use the playbook and arguments of that run, or run without gateways_resume",
+            subject=file,
         )
     remaining = [host for host in fresh.gateways if host not in hosts or hosts[host][1].state != OK]
     finished = {host: outcome for host, (_gateway, outcome) in hosts.items() if host not in remaining}

@@ -19,9 +19,9 @@ def by_gateway(gateways: Mapping[str, str]) -> dict[str, list[str]]:
     without = [host for host, gateway in gateways.items() if not gateway]
     if without:
         raise GatewayError(
-            fold(without),
             "no gateway",
             "set runner_gateway, or name the hosts of the run with -e gateways_hosts=PATTERN or --limit",
+            subject=fold(without),
         )
     slices: dict[str, list[str]] = {}
     for host, gateway in gateways.items():
@@ -30,7 +30,9 @@ def by_gateway(gateways: Mapping[str, str]) -> dict[str, list[str]]:
         # The gateway's name is an argument of ssh, and the name of a directory.
         if gateway.startswith(("-", ".")) or "/" in gateway or not gateway.isprintable():
             raise GatewayError(
-                fold(slices[gateway]), f"runner_gateway {gateway!r} is not valid", "write a host name, or USER@HOST"
+                f"runner_gateway {gateway!r} is not valid",
+                "write a host name, or USER@HOST",
+                subject=fold(slices[gateway]),
             )
     return slices
 

@@ -63,7 +63,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Memory:
+class RoundMemory:
     """The values that later rounds need of earlier ones, all of one boot."""
 
     boot_id: str = ""
@@ -83,20 +83,20 @@ class Judged:
     errors: dict[str, str] = field(default_factory=dict)
     # Numbers to compare over a fleet, by check and place.
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    memory: Memory = Memory()
+    memory: RoundMemory = RoundMemory()
 
 
 def judge(
     readings: Sequence[Reading],
     rules: Mapping[str, Rule],
     expected: Expected,
-    memory: Memory,
+    memory: RoundMemory,
     now: Moment,
     lists: Mapping[str, Sequence[str]] | None = None,
 ) -> Judged:
     """Judge the readings of one round. ``lists``: the kinds of which a reader lists every device that it sees."""
     readings = [_cleaned(reading) for reading in readings]
-    judgement = _Judgement(rules, expected, memory if memory.boot_id == now.boot_id else Memory(now.boot_id), now)
+    judgement = _Judgement(rules, expected, memory if memory.boot_id == now.boot_id else RoundMemory(now.boot_id), now)
     good = [reading for reading in readings if not reading.error]
     judgement.forget_resets(good)
     results: list[Result] = []
@@ -128,7 +128,7 @@ def judge(
         tuple(sorted(judgement.resets)),
         {reading.reader: reading.error for reading in readings},
         values,
-        Memory(now.boot_id, tuple(judgement.series.values())),
+        RoundMemory(now.boot_id, tuple(judgement.series.values())),
     )
 
 
@@ -233,7 +233,7 @@ def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str
 class _Judgement:
     """One round's judgement of measurements; ``series`` becomes the next round's memory."""
 
-    def __init__(self, rules: Mapping[str, Rule], expected: Expected, memory: Memory, now: Moment) -> None:
+    def __init__(self, rules: Mapping[str, Rule], expected: Expected, memory: RoundMemory, now: Moment) -> None:
         self.rules = rules
         self.expected = expected
         self.now = now

@@ -100,7 +100,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedFault:
     """A fault that ended, and how."""
 
     name: str
@@ -119,7 +119,7 @@ class Condition:
     unmeasured: tuple[Unmeasured, ...] = ()
     drain: Word | None = None
     maintenance: Word | None = None
-    ended: tuple[Ended, ...] = ()  # the last ones, the latest last
+    ended: tuple[EndedFault, ...] = ()  # the last ones, the latest last
     slurm_drain: Moment | None = None  # when this program drained the node in Slurm, until it undrained it
 
 
@@ -166,7 +166,7 @@ class _Faults:
             reason = how(fault)
             if reason:
                 del self.faults[key]
-                self.ended.append(Ended(fault.name, fault.title, fault.since, self.now, reason))
+                self.ended.append(EndedFault(fault.name, fault.title, fault.since, self.now, reason))
 
     def fail(self, result: Result) -> None:
         old = self.faults.get((result.check, result.place))
@@ -344,7 +344,7 @@ def cleared(condition: Condition, name: str, reason: str, by: str, now: Moment) 
     if fault is None:
         names = some([each.name for each in condition.faults], 5) or "none"
         raise SailloftError(f"no fault has the name {name!r:.80}; the faults are {names}", "name one of them")
-    ended = Ended(fault.name, fault.title, fault.since, now, _reason(reason), clean(by))
+    ended = EndedFault(fault.name, fault.title, fault.since, now, _reason(reason), clean(by))
     # What was not measured is counted anew: otherwise the next round would bring the fault back at once.
     return replace(
         condition,
@@ -376,10 +376,10 @@ def maintenance_ended(condition: Condition, by: str, now: Moment) -> Condition:
     return replace(condition, maintenance=None, ended=(*condition.ended, ended)[-ENDED:])
 
 
-def _said(name: str, word: Word | None, by: str, now: Moment) -> Ended:
+def _said(name: str, word: Word | None, by: str, now: Moment) -> EndedFault:
     if word is None:
         raise SailloftError(f"the node has no {name}", "look at the verdict: sailloft-health")
-    return Ended(name, word.reason, word.since, now, "a person's word", clean(by))
+    return EndedFault(name, word.reason, word.since, now, "a person's word", clean(by))
 
 
 def _reason(reason: str) -> str:

@@ -134,7 +134,7 @@ def _round(options: argparse.Namespace) -> int:
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.table import READERS
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
-    paths = rounds.Paths(options.state, options.run, options.expected or rounds.EXPECTED_FILE)
+    paths = rounds.CheckerPaths(options.state, options.run, options.expected or rounds.EXPECTED_FILE)
     rounds.make(paths, READERS, RULES, options.period, options.deep)
     return 0
 
@@ -142,7 +142,7 @@ def _round(options: argparse.Namespace) -> int:
 def _change(options: argparse.Namespace, how: Callable[[Condition, Moment], Condition]) -> int:
     from ansible_collections.sailloft.fleet.plugins.module_utils.health import round as rounds
 
-    rounds.change(rounds.Paths(options.state, options.run), how, state.moment())
+    rounds.change(rounds.CheckerPaths(options.state, options.run), how, state.moment())
     return 0
 
 

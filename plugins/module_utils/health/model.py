@@ -132,7 +132,7 @@ NVIDIA, AMD = ("10de", ""), ("1002",)
 
 
 @dataclass(frozen=True)
-class Device:
+class ExpectedDevice:
     """A device that the node must have, from its topology, plan and blueprint."""
 
     address: str  # "0000:4b:00.0", as on this node
@@ -153,7 +153,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Port:
+class ExpectedPort:
     """A port of a NIC that must be up."""
 
     name: str  # "mlx5_4/1" of an RDMA device, "eth0" of an interface without one
@@ -166,7 +166,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Setting:
+class CheckSetting:
     """A limit of a rule, or a disabled check, for this node: from the inventory's groups."""
 
     limit: float | None = None
@@ -178,8 +178,8 @@ class Expected:
     """All that a node must have and do, made on the controller, so that a sick node never defines what is healthy."""
 
     host: str
-    devices: tuple[Device, ...] = ()
-    ports: tuple[Port, ...] = ()
+    devices: tuple[ExpectedDevice, ...] = ()
+    ports: tuple[ExpectedPort, ...] = ()
     memory_bytes: int | None = None
     processors: int | None = None
     # {"nvidia_driver": "550.163.01", "firmware 0000:4b:00.0": ...}
@@ -190,7 +190,7 @@ class Expected:
     mounts: tuple[str, ...] = ()
     units: tuple[str, ...] = ()  # systemd units that must be active
     needs_fabric_manager: bool = False
-    settings: dict[str, Setting] = field(default_factory=dict)  # by check
+    settings: dict[str, CheckSetting] = field(default_factory=dict)  # by check
     machine: str = BARE_METAL  # one of MACHINES
 
     @property

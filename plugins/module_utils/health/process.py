@@ -61,14 +61,14 @@ class _Child:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReaderOutcome:
     """The answer of a reader's process, and which of its processes still live although they were killed."""
 
     reading: Reading
     alive: tuple[Process, ...] = ()
 
 
-def read_all(readers: Sequence[Reader], node: Callable[[Reader], Node]) -> list[Outcome]:
+def read_all(readers: Sequence[Reader], node: Callable[[Reader], Node]) -> list[ReaderOutcome]:
     """Run readers at once and return their outcomes, at the latest a little after the last deadline."""
     children = [_start(reader, node(reader)) for reader in readers]
     with selectors.DefaultSelector() as selector:
@@ -162,7 +162,7 @@ def _receive(child: _Child) -> bool:
     return bool(part)
 
 
-def _outcome(child: _Child) -> Outcome:
+def _outcome(child: _Child) -> ReaderOutcome:
     os.close(child.stream)
     alive = _end(child.pid)
     seconds = round(time.monotonic() - child.start, 3)
@@ -170,10 +170,10 @@ def _outcome(child: _Child) -> Outcome:
     if not error:
         try:
             reading: Reading = pickle.loads(bytes(child.data[LENGTH:]))
-            return Outcome(replace(reading, seconds=seconds), alive)
+            return ReaderOutcome(replace(reading, seconds=seconds), alive)
         except Exception as cause:  # pickle raises nearly anything for half an answer
             error = f"the reader's process died: {cause}"
-    return Outcome(Reading(child.reader.name, error=error, seconds=seconds), alive)
+    return ReaderOutcome(Reading(child.reader.name, error=error, seconds=seconds), alive)
 
 
 def _end(leader: int) -> tuple[Process, ...]:

@@ -50,7 +50,7 @@ PERIOD_S = 60.0
 
 
 @dataclass(frozen=True)
-class Paths:
+class CheckerPaths:
     """The directories and files of a node's checker; ``root`` is below which readers read."""
 
     state: str = DIRECTORY
@@ -64,7 +64,7 @@ class RoundError(SailloftError):
 
 
 def make(
-    paths: Paths,
+    paths: CheckerPaths,
     readers: Sequence[Reader],
     rules: Mapping[str, Rule],
     period_s: float = PERIOD_S,
@@ -108,7 +108,7 @@ def make(
             return _save(paths, readings, left, rules, expected, lists, period_s, start, now())
 
 
-def change(paths: Paths, how: Callable[[Condition, Moment], Condition], now: Moment) -> State:
+def change(paths: CheckerPaths, how: Callable[[Condition, Moment], Condition], now: Moment) -> State:
     """Change the condition by a person's word and save it. Raises StateError and what ``how`` raises."""
     with state.locked("state", paths.run):
         old = state.read(paths.state) or State(_expected(paths.expected)[0].host)
@@ -131,7 +131,7 @@ def _expected(path: str) -> tuple[Expected, str]:
     return Expected(os.uname().nodename), problem
 
 
-def _saved(paths: Paths, host: str) -> State:
+def _saved(paths: CheckerPaths, host: str) -> State:
     """Return the stored state for the readers; one that cannot be read is dealt with when the round is saved."""
     try:
         return state.read(paths.state) or State(host)
@@ -144,7 +144,7 @@ def _read(
     last_left: Sequence[Left],
     saved: State,
     expected: Expected,
-    paths: Paths,
+    paths: CheckerPaths,
     now: Moment,
 ) -> tuple[list[Reading], list[Left]]:
     """Run the readers, but for those of which a process still hangs. Return their readings and all that hangs."""
@@ -206,7 +206,7 @@ def _of_checker(left: Sequence[Left], problem: str) -> Reading:
 
 
 def _save(
-    paths: Paths,
+    paths: CheckerPaths,
     readings: Sequence[Reading],
     left: Sequence[Left],
     rules: Mapping[str, Rule],

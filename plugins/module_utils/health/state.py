@@ -19,7 +19,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk, stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Memory
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RoundMemory
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Condition
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     NO_TEXT,
@@ -93,7 +93,7 @@ class State:
     checks: dict[str, Tally] = field(default_factory=dict)
     # Numbers to compare over a fleet, by check and place ("gpu 0000:4b:00.0").
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
+    memory: RoundMemory = field(default_factory=RoundMemory)
     kept: dict[str, dict[str, str]] = field(default_factory=dict)  # by reader: its place in a log
     left: tuple[Left, ...] = ()
 

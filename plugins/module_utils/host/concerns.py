@@ -35,7 +35,7 @@ def read_topology(system: System) -> Host:
         raise HostError.of(error) from error
 
 
-class Run:
+class ConcernPass:
     """One pass over the concerns of a host, which is read again only after it changed."""
 
     def __init__(self, system: System, check: bool) -> None:
@@ -113,13 +113,13 @@ def ensure(system: System, settings: dict[str, Any], check: bool = False) -> dic
     """
     request = checked(settings)
     check_form(request)
-    planned = _each(Run(system, check=True), request)
+    planned = _each(ConcernPass(system, check=True), request)
     if check or not any(outcome.changed for outcome in planned.values()):
         return planned
-    return _each(Run(system, check=False), request)
+    return _each(ConcernPass(system, check=False), request)
 
 
-def _each(run: Run, request: dict[str, Any]) -> dict[str, Outcome]:
+def _each(run: ConcernPass, request: dict[str, Any]) -> dict[str, Outcome]:
     return {concern: run.one(concern, settings) for concern, settings in request.items()}
 
 

@@ -46,7 +46,7 @@ def ensure(system: System, host: dict[str, Any], check: bool = False) -> Outcome
     if host["state"] == "absent":
         return _absent(system, host, check)
     parts = host["parts"]
-    observed = concerns.Run(system, check)
+    observed = concerns.ConcernPass(system, check)
     host = whole_host.completed(host, lambda: observed.host)
     # Mistakes in the request are found before the first change.
     now_and_at_boot.check_form(wanted.settings(host))

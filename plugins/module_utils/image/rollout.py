@@ -23,7 +23,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
-class Node:
+class RolloutNode:
     """A node as it was last seen.
 
     ``running`` is the digest that it runs, empty if it runs no Sailloft image. ``holds``: whether it is proven,
@@ -53,11 +53,11 @@ class Rules:
     def __post_init__(self) -> None:
         """Raise ImageError if the budget is not a number of nodes."""
         if self.budget < 0:
-            raise ImageError(f"budget {self.budget}", "is not a number of nodes", "give 0 or more")
+            raise ImageError("is not a number of nodes", "give 0 or more", subject=f"budget {self.budget}")
 
 
 @dataclass(frozen=True)
-class Channel:
+class ChannelCopies:
     """The digests that the boot servers' copies of the channel name, empty for a copy that does not exist yet.
 
     Two copies differ only if a run died between two servers.
@@ -82,13 +82,13 @@ class Channel:
         """Return whether no copy ever named another image than ``target``."""
         return not self.with_history and not set(self.digests) - {"", target}
 
-    def can_go_back(self, step: Step) -> bool:
+    def can_go_back(self, step: RolloutStep) -> bool:
         """Return whether the channel names an image from before the rollout, once ``step`` is done."""
         return any(self.digests) and (not step.channel or bool(self.with_history))
 
 
 @dataclass(frozen=True)
-class Step:
+class RolloutStep:
     """The next step: its ``kind``, its nodes, and the reason.
 
     For ``rollback``, ``channel`` says whether the channel is rolled back too, and ``nodes`` boot the previous image.
@@ -111,15 +111,15 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
         share = _SHARE.fullmatch(str(wave))
         size = max(1, nodes * int(share[1]) // 100) if share else int(wave) if _COUNT.fullmatch(str(wave)) else 0
         if size < 1 or (share and not 1 <= int(share[1]) <= 100):
-            raise ImageError(subject, f"{wave!r} is not a valid wave size", remedy)
+            raise ImageError(f"{wave!r} is not a valid wave size", remedy, subject=subject)
         # A share of a small fleet may be less than the number before it: then that number is used.
         if wave_sizes and size < wave_sizes[-1]:
             if not share:
-                raise ImageError(subject, f"{wave!r} is smaller than the wave before it", remedy)
+                raise ImageError(f"{wave!r} is smaller than the wave before it", remedy, subject=subject)
             size = wave_sizes[-1]
         wave_sizes.append(size)
     if not wave_sizes:
-        raise ImageError(subject, "the list is empty", remedy)
+        raise ImageError("the list is empty", remedy, subject=subject)
     return tuple(wave_sizes)
 
 
@@ -127,11 +127,13 @@ def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
     """Return the canaries: those ``chosen``, else the first node. Raises ImageError for a canary that is not a node."""
     unknown = sorted(set(chosen) - set(names))
     if unknown:
-        raise ImageError(f"canary {unknown[0]}", "is not a node of the rollout", f"choose from {', '.join(names)}")
+        raise ImageError(
+            "is not a node of the rollout", f"choose from {', '.join(names)}", subject=f"canary {unknown[0]}"
+        )
     return tuple(name for name in names if name in chosen) or tuple(names[:1])
 
 
-def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: list[str]) -> Channel:
+def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: list[str]) -> ChannelCopies:
     """Return the channel ``name`` as the boot servers' stores have it.
 
     ``stores``: results of the module node_image_store, each with its ``host``. ``macs``: the MAC addresses of the nodes
@@ -146,10 +148,10 @@ def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: lis
             with_history.append(store["host"])
         images = [image for image in store["images"] if image["digest"] == target]
         pinned = pinned or any(scripts & set(image["kept_for"]) for image in images)
-    return Channel(tuple(digests), pinned, tuple(with_history))
+    return ChannelCopies(tuple(digests), pinned, tuple(with_history))
 
 
-def without(nodes: list[Node], names: list[str]) -> list[Node]:
+def without(nodes: list[RolloutNode], names: list[str]) -> list[RolloutNode]:
     """Return the nodes that are not in ``names``.
 
     Raises ImageError for a name that no node has, and if no node remains that is to be in service.
@@ -157,27 +159,27 @@ def without(nodes: list[Node], names: list[str]) -> list[Node]:
     unknown = sorted(set(names) - {node.name for node in nodes})
     if unknown:
         raise ImageError(
-            f"node {unknown[0]}",
             "is left out of the rollout, but is not a node of the channel",
             "correct node_boot_rollout_without",
+            subject=f"node {unknown[0]}",
         )
     remaining = [node for node in nodes if node.name not in names]
     if not remaining:
         raise ImageError(
-            "rollout",
             f"all {len(nodes)} nodes of the channel are left out",
             "remove the repaired ones from node_boot_rollout_without",
+            subject="rollout",
         )
     if all(node.spare for node in remaining):
         raise ImageError(
-            "rollout",
             f"has no node to bring into service: {listed([node.name for node in remaining])} are spares",
             "correct node_boot_spare, or node_boot_rollout_without",
+            subject="rollout",
         )
     return remaining
 
 
-def failed(nodes: list[Node], target: str) -> tuple[str, ...]:
+def failed(nodes: list[RolloutNode], target: str) -> tuple[str, ...]:
     """Return the nodes that count against the budget, in order.
 
     These are nodes that do not answer, that run the target and are not proven, or that should have booted the target
@@ -186,7 +188,7 @@ def failed(nodes: list[Node], target: str) -> tuple[str, ...]:
     return tuple(node.name for node in nodes if _failed(node, target))
 
 
-def replacements(nodes: list[Node], target: str, repaired: list[Node]) -> list[tuple[str, str]]:
+def replacements(nodes: list[RolloutNode], target: str, repaired: list[RolloutNode]) -> list[tuple[str, str]]:
     """Return pairs of a node that is out of service and the spare in its place, empty if no spare is left.
 
     Failed nodes and those that are ``repaired`` are out of service. A spare must be proven to run the target.
@@ -199,7 +201,7 @@ def replacements(nodes: list[Node], target: str, repaired: list[Node]) -> list[t
     return [(name, spares[index] if index < len(spares) else "") for index, name in enumerate(replaced)]
 
 
-def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tuple[tuple[str, ...], ...]:
+def planned(nodes: list[RolloutNode], target: str, promoted: bool, rules: Rules) -> tuple[tuple[str, ...], ...]:
     """Return the remaining waves if nothing fails, in order; they have canaries only if the channel is promoted."""
     pending = [node.name for node in nodes if _pending(node, target) and (promoted or not node.canary)]
     updated = sum(not node.canary and not _pending(node, target) for node in nodes)
@@ -211,7 +213,7 @@ def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tup
     return tuple(waves)
 
 
-def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> Step:
+def decide(nodes: list[RolloutNode], target: str, channel: ChannelCopies, rules: Rules) -> RolloutStep:
     """Return the next step to make all ``nodes`` run ``target``.
 
     No node boots the target while more than ``rules.budget`` nodes have failed, and only canaries boot it until all
@@ -233,28 +235,30 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
         by_servers = channel.pinned or channel.anywhere(target)
         has_begun = by_servers or any(node.tried or node.running == target for node in nodes)
         return (
-            Step(ROLLBACK, failed_names, reason, channel.anywhere(target)) if has_begun else Step(STOPPED, (), reason)
+            RolloutStep(ROLLBACK, failed_names, reason, channel.anywhere(target))
+            if has_begun
+            else RolloutStep(STOPPED, (), reason)
         )
     if not promoted:
         pending_canaries = tuple(node.name for node in nodes if node.canary and _pending(node, target))
         return (
-            Step(CANARY, pending_canaries, "canaries first")
+            RolloutStep(CANARY, pending_canaries, "canaries first")
             if pending_canaries
-            else Step(PROMOTE, (), "all canaries are proven")
+            else RolloutStep(PROMOTE, (), "all canaries are proven")
         )
     waves = planned(nodes, target, promoted, rules)
     if waves:
-        return Step(WAVE, waves[0], f"{sum(len(wave) for wave in waves)} nodes remaining")
-    return Step(DONE, (), f"{len(nodes) - len(failed_names)} of {len(nodes)} nodes run it")
+        return RolloutStep(WAVE, waves[0], f"{sum(len(wave) for wave in waves)} nodes remaining")
+    return RolloutStep(DONE, (), f"{len(nodes) - len(failed_names)} of {len(nodes)} nodes run it")
 
 
-def _failed(node: Node, target: str) -> bool:
+def _failed(node: RolloutNode, target: str) -> bool:
     if not node.reachable:
         return True
     return not node.holds if node.running == target else node.tried
 
 
-def _pending(node: Node, target: str) -> bool:
+def _pending(node: RolloutNode, target: str) -> bool:
     return node.reachable and node.running != target and not node.tried
 
 
@@ -269,7 +273,9 @@ def _next_size(updated: int, waves: tuple[int, ...]) -> int:
     return last - (updated - end) % last
 
 
-def table(nodes: list[Node], target: str, step: Step, waves: tuple[tuple[str, ...], ...], rules: Rules) -> list[str]:
+def table(
+    nodes: list[RolloutNode], target: str, step: RolloutStep, waves: tuple[tuple[str, ...], ...], rules: Rules
+) -> list[str]:
     """Return the rollout as lines for a terminal: the next step, and which nodes boot when."""
     failed_names = failed(nodes, target)
     updated = [node.name for node in nodes if node.running == target and node.name not in failed_names]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import number_at_end
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site, SiteDevice
 
 # The ranks that opensm's ftree accepts, counted as switches from a root to a leaf (opensm.8, "Fat-tree Routing").
 FTREE_RANKS = range(2, 9)
@@ -96,7 +96,9 @@ def fabric_of(site: Site, name: str) -> Fabric:
     names = fabrics(site)
     if name not in names:
         has = f"its InfiniBand fabrics are {', '.join(names)}" if names else "no link of it has infiniband: true"
-        raise InfinibandError(f"fabric {name}", f"{site.blueprint.site} has none of that name: {has}", "correct it")
+        raise InfinibandError(
+            f"{site.blueprint.site} has none of that name: {has}", "correct it", subject=f"fabric {name}"
+        )
     switch_kinds = {rule.to for rule in site.blueprint.links if rule.fabric == name}
     fabric = Fabric(name)
     switches = set()
@@ -109,9 +111,9 @@ def fabric_of(site: Site, name: str) -> Fabric:
             fabric.hcas[Hca(cable.a.name, cable.a_port)] = upper
         elif cable.a.kind is cable.b.kind:
             raise InfinibandError(
-                f"fabric {name}",
                 f"{cable.a.name} and {cable.b.name} are linked with each other, so the fabric is no tree",
                 "link each kind of switch with the kind above it",
+                subject=f"fabric {name}",
             )
         else:
             switches.add(cable.a.name)
@@ -120,18 +122,20 @@ def fabric_of(site: Site, name: str) -> Fabric:
     return fabric
 
 
-def _number(device: Device, port: str) -> int:
+def _number(device: SiteDevice, port: str) -> int:
     """Return the number of a switch's port: the number at the end of its name."""
     number = number_at_end(port)
     if not number:
         raise InfinibandError(
-            f"{device.name} {port}", "the port has no number at its end, as InfiniBand ports have", "name it ib1 to ibN"
+            "the port has no number at its end, as InfiniBand ports have",
+            "name it ib1 to ibN",
+            subject=f"{device.name} {port}",
         )
     alike = [other for other in device.cables if other != port and number_at_end(other) == number]
     if alike:
         raise InfinibandError(
-            f"{device.name} {max(port, *alike)}",
             f"{min(port, *alike)} has the same number",
             "name the ports ib1 to ibN",
+            subject=f"{device.name} {max(port, *alike)}",
         )
     return int(number)

@@ -34,11 +34,13 @@ def guid_text(subject: str, value: Any) -> str:
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**64:
         if value < 10**16:
-            raise InfinibandError(subject, f"{value} may be a GUID that YAML took for a decimal number", _IN_QUOTES)
+            raise InfinibandError(
+                f"{value} may be a GUID that YAML took for a decimal number", _IN_QUOTES, subject=subject
+            )
         return f"0x{value:016x}"
     match = _TEXT.fullmatch(value.replace(":", "")) if isinstance(value, str) else None
     if not match or not int(match[1], 16):
-        raise InfinibandError(subject, f"{value!r} is not a GUID", _IN_QUOTES)
+        raise InfinibandError(f"{value!r} is not a GUID", _IN_QUOTES, subject=subject)
     return f"0x{int(match[1], 16):016x}"
 
 
@@ -89,9 +91,9 @@ def know(fabric: Fabric, inventory: Mapping[str, Any], found: Iterable[str]) -> 
     hosts = {hca.host for hca in fabric.hcas}
     for host, value in inventory.items():
         if value is not None and host in hosts and not isinstance(value, Mapping):
-            raise InfinibandError(host, f"{value!r} is no GUID by RDMA device", "write it like {mlx5_0: GUID}")
+            raise InfinibandError(f"{value!r} is no GUID by RDMA device", "write it like {mlx5_0: GUID}", subject=host)
         if host in fabric.switches and isinstance(value, Mapping):
-            raise InfinibandError(host, "a switch has one GUID", _IN_QUOTES)
+            raise InfinibandError("a switch has one GUID", _IN_QUOTES, subject=host)
         named = {Hca(host, name): guid for name, guid in value.items()} if isinstance(value, Mapping) else {host: value}
         for node, guid in named.items():
             if guid is not None and node in nodes:
@@ -107,4 +109,4 @@ def _refuse_twice(known: Mapping[Node, str]) -> None:
     for node, guid in known.items():
         first = by_guid.setdefault(guid, node)
         if first != node:
-            raise InfinibandError(f"{first}", f"{node} has the same GUID {guid}", "correct one of them")
+            raise InfinibandError(f"{node} has the same GUID {guid}", "correct one of them", subject=f"{first}")

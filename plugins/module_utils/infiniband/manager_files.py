@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request 
     MTU_CODES,
     NVIDIA,
     TOP_PRIORITY,
-    Partition,
+    InfinibandPartition,
     Request,
 )
 
@@ -125,7 +125,7 @@ def _partitions(fabric: Fabric, request: Request, guids: Guids) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _broadcast(partition: Partition) -> str:
+def _broadcast(partition: InfinibandPartition) -> str:
     """Return the flags of the partition's broadcast group."""
     flags = ["ipoib"] if partition.ipoib else []
     flags += [f"mtu={MTU_CODES[partition.mtu]}"] if partition.mtu else []

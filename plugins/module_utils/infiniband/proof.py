@@ -29,16 +29,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.t
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import CableFault
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare as compare_cables
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import read_infiniband
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Link, planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import PlannedCable, planned
 
 _FOUND = "ibnetdiscover -p"
 _SMS = "saquery SMInfoRecord"
 
 
-class Readings(NamedTuple):
+class SubnetReadings(NamedTuple):
     """All that was read of a fabric, as texts.
 
     ``found``: ibnetdiscover -p. ``links``, ``forwarding``, ``order``, ``log``: opensm-subnet.lst, opensm-lfts.dump,
@@ -57,7 +57,7 @@ class Readings(NamedTuple):
     files: Mapping[str, Mapping[str, str]] = {}
 
 
-def prove(plan: FabricPlan, readings: Readings) -> Proof:
+def prove(plan: FabricPlan, readings: SubnetReadings) -> Proof:
     """Return the proof of a fabric. Raises InfinibandError for texts that are not what they should be."""
     name = plan.fabric.name
     claims = [
@@ -80,11 +80,11 @@ def cable_claims(plan: FabricPlan, found: str) -> Iterator[Claim]:
     cables = planned(plan.site, plan.fabric.name)
     cables.links = [link for link in cables.links if link.infiniband]
     result = compare_cables(cables, {}, None, read_infiniband(found))
-    by_device: dict[str, list[Link]] = {}
+    by_device: dict[str, list[PlannedCable]] = {}
     for link in cables.links:
         for end in (link.one, link.other):
             by_device.setdefault(end.device, []).append(link)
-    faults: list[Fault] = result["faults"]
+    faults: list[CableFault] = result["faults"]
     missing = {fault.cable for fault in faults if fault.kind == "missing"}
     faulty = {
         device
@@ -223,7 +223,7 @@ def manager_states(text: str) -> dict[str, int]:
     return {f"0x{int(guid, 16):016x}": int(state) for guid, state in states}
 
 
-def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
+def manager_claims(plan: FabricPlan, readings: SubnetReadings) -> Iterator[Claim]:
     """Return the claims that the planned managers, and no others, run, and that each has the planned files."""
     managers = plan.request.managers
     claim = "subnet managers: those of the plan run, and no others"
@@ -253,7 +253,9 @@ def manager_claims(plan: FabricPlan, readings: Readings) -> Iterator[Claim]:
             yield Claim("managers", title, "as planned", None, False, manager.host, f"{manager.host} was not read")
             continue
         if not isinstance(texts, Mapping):
-            raise InfinibandError(f"manager_files {manager.host}", "it has no texts by name", "write it as name: text")
+            raise InfinibandError(
+                "it has no texts by name", "write it as name: text", subject=f"manager_files {manager.host}"
+            )
         held = {config: texts.get(CONF), **texts}
         differing = [name for name in [config, *shared] if not _same(plan.files[name], held.get(name))]
         shown = f"other: {', '.join(differing)}" if differing else "as planned"

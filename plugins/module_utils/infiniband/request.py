@@ -45,7 +45,7 @@ _OPTION = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
-class Partition:
+class InfinibandPartition:
     """A partition besides the default one: its P_Key without the bit of membership, and its members by HCA."""
 
     name: str
@@ -75,7 +75,7 @@ class Request:
     routing: tuple[str, ...]
     default: str
     default_ipoib: bool
-    partitions: tuple[Partition, ...]
+    partitions: tuple[InfinibandPartition, ...]
     service_levels: Mapping[int, ServiceLevel]
     options: Mapping[str, str]
     folder: str
@@ -180,8 +180,8 @@ def pkey_number(value: Any) -> int:
 
 def _partitions(
     settings: Settings, fabric: Fabric, groups: Mapping[str, list[str]], levels: Mapping[int, ServiceLevel]
-) -> tuple[Partition, ...]:
-    partitions: list[Partition] = []
+) -> tuple[InfinibandPartition, ...]:
+    partitions: list[InfinibandPartition] = []
     part = settings.part("partitions")
     hosts = {hca.host for hca in fabric.hcas}
     for name in part.data:
@@ -192,7 +192,7 @@ def _partitions(
                 f"{name!r} is not valid", "use 1 to 32 letters, digits, '_', '-' and '.', and not 'default'"
             )
         one.only("pkey", "members", "ipoib", "index0", "mtu", "service_level")
-        partition = Partition(
+        partition = InfinibandPartition(
             name,
             one.required("pkey", pkey_number),
             _members(one, fabric, groups, hosts),

@@ -45,7 +45,7 @@ class Member(NamedTuple):
 Members = dict[str, Member]
 
 
-class Partition(NamedTuple):
+class UfmPartition(NamedTuple):
     """A partition, with IP over InfiniBand or not. A planned one has ``unknown`` members, whose GUIDs are not known."""
 
     ip_over_ib: bool
@@ -53,7 +53,7 @@ class Partition(NamedTuple):
     unknown: int = 0
 
 
-class Step(NamedTuple):
+class UfmRequest(NamedTuple):
     """A request that changes UFM, and what it does."""
 
     method: str
@@ -62,14 +62,14 @@ class Step(NamedTuple):
     title: str
 
 
-class Api:
+class UfmApi:
     """A connection to one UFM. ``open_url`` is Ansible's function of that name, or a substitute."""
 
     def __init__(self, arguments: Mapping[str, Any], open_url: Callable[..., Any]) -> None:
         """Take the values of ``ARGUMENTS``. Raises InfinibandError without a login."""
         token, user = arguments["ufm_token"], arguments["ufm_username"]
         if not token and not (user and arguments["ufm_password"]):
-            raise InfinibandError("UFM", "there is no login", "set ufm_token, or ufm_username and ufm_password")
+            raise InfinibandError("there is no login", "set ufm_token, or ufm_username and ufm_password", subject="UFM")
         login = token or b64encode(f"{user}:{arguments['ufm_password']}".encode()).decode()
         self._url = f"{arguments['ufm_url'].rstrip('/')}/{'ufmRestV3' if token else 'ufmRest'}"
         self._open_url, self._verified = open_url, arguments["validate_certs"]
@@ -91,17 +91,19 @@ class Api:
         except HTTPError as error:
             text = error.read().decode(errors="replace").strip()[:200]
             raise InfinibandError(
-                "UFM", f"{method} {url}: {error}: {text}", REMEDIES.get(error.code, "see UFM's log")
+                f"{method} {url}: {error}: {text}", REMEDIES.get(error.code, "see UFM's log"), subject="UFM"
             ) from None
         except OSError as error:
-            raise InfinibandError("UFM", f"{method} {url}: {error}", "check the URL and its certificate") from None
+            raise InfinibandError(
+                f"{method} {url}: {error}", "check the URL and its certificate", subject="UFM"
+            ) from None
 
-    def partitions(self) -> dict[int, Partition]:
+    def partitions(self) -> dict[int, UfmPartition]:
         """Return all partitions by P_Key. Raises InfinibandError."""
         text = self.ask("GET", "resources/pkeys?guids_data=true")
         try:
             return {
-                int(pkey, 16) & DEFAULT_PKEY: Partition(
+                int(pkey, 16) & DEFAULT_PKEY: UfmPartition(
                     bool(partition["ip_over_ib"]),
                     {
                         _digits(row["guid"]): Member(row["membership"], bool(row["index0"]))
@@ -111,13 +113,15 @@ class Api:
                 for pkey, partition in json.loads(text).items()
             }
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InfinibandError("UFM", f"this is no list of its partitions: {error!r}", "check the URL") from None
+            raise InfinibandError(
+                f"this is no list of its partitions: {error!r}", "check the URL", subject="UFM"
+            ) from None
 
 
-def planned_partitions(plan: FabricPlan) -> dict[int, Partition]:
+def planned_partitions(plan: FabricPlan) -> dict[int, UfmPartition]:
     """Return the planned partitions by P_Key, without the default one."""
     return {
-        one.pkey: Partition(
+        one.pkey: UfmPartition(
             one.ipoib,
             {
                 _digits(plan.guids.known[hca]): Member(membership, one.index0)
@@ -130,7 +134,7 @@ def planned_partitions(plan: FabricPlan) -> dict[int, Partition]:
     }
 
 
-def steps(planned: Mapping[int, Partition], present: Mapping[int, Partition]) -> list[Step]:
+def steps(planned: Mapping[int, UfmPartition], present: Mapping[int, UfmPartition]) -> list[UfmRequest]:
     """Return the requests that bring the planned partitions about: additions first, so that no job loses its partition.
 
     Other partitions stay as they are, and so do the members of one with unknown planned members: these may be among
@@ -149,15 +153,15 @@ def steps(planned: Mapping[int, Partition], present: Mapping[int, Partition]) ->
                 "index0": new[part[0]].index0,
                 "ip_over_ib": partition.ip_over_ib,
             }
-            added.append(Step("POST", "resources/pkeys/", data, f"{name}: add or change {len(part)} members"))
+            added.append(UfmRequest("POST", "resources/pkeys/", data, f"{name}: add or change {len(part)} members"))
         spare = _spare(partition, present.get(pkey))
         for part in _parts([] if partition.unknown else spare, REMOVED_AT_ONCE):
-            step = Step("DELETE", f"{path}/guids/{','.join(part)}", None, f"{name}: remove {len(part)} members")
+            step = UfmRequest("DELETE", f"{path}/guids/{','.join(part)}", None, f"{name}: remove {len(part)} members")
             removed.append(step)
     return [*added, *removed]
 
 
-def not_changed(planned: Mapping[int, Partition], present: Mapping[int, Partition]) -> list[str]:
+def not_changed(planned: Mapping[int, UfmPartition], present: Mapping[int, UfmPartition]) -> list[str]:
     """Return lines about what differs and is left: other partitions, members, IP over InfiniBand."""
     others = [f"0x{pkey:04x}: not planned" for pkey in sorted({*present} - {*planned} - {DEFAULT_PKEY})]
     members = [
@@ -176,7 +180,7 @@ def not_changed(planned: Mapping[int, Partition], present: Mapping[int, Partitio
     )
 
 
-def shown(partitions: Mapping[int, Partition], pkeys: Mapping[int, Any]) -> str:
+def shown(partitions: Mapping[int, UfmPartition], pkeys: Mapping[int, Any]) -> str:
     """Return the members of some partitions as lines, for a difference."""
     lines = [
         f"0x{pkey:04x} 0x{guid} {member.membership}{' index0' if member.index0 else ''}\n"
@@ -186,7 +190,7 @@ def shown(partitions: Mapping[int, Partition], pkeys: Mapping[int, Any]) -> str:
     return "".join(lines)
 
 
-def _spare(planned: Partition, present: Partition | None) -> list[str]:
+def _spare(planned: UfmPartition, present: UfmPartition | None) -> list[str]:
     return sorted({*(present.members if present else ())} - {*planned.members})
 
 

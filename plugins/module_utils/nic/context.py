@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from ipaddress import IPv6Address
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import eswitch, vf_settings
@@ -23,12 +23,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read as 
 VF_REPRESENTOR = re.compile(r"(?:c\d+)?pf\d+vf(\d+)")
 
 
-def read(system: System, wanted: list[str]) -> dict[str, Seen]:
+def read(system: System, wanted: list[str]) -> dict[str, SeenNic]:
     """Return the named RDMA devices as ``nic.read`` does, with what is beside their QoS. Raises HostError."""
     return {name: _with_context(system, seen, wanted) for name, seen in nics.read(system, wanted).items()}
 
 
-def _with_context(system: System, seen: Seen, wanted: list[str]) -> Seen:
+def _with_context(system: System, seen: SeenNic, wanted: list[str]) -> SeenNic:
     vfs, reason = _vfs(system, seen)
     return replace(
         seen,
@@ -66,7 +66,7 @@ def _address_kind(gid: str) -> str | None:
     return "link-local" if plain.is_link_local else f"IPv{plain.version}"
 
 
-def _vfs(system: System, seen: Seen) -> tuple[tuple[VirtualFunction, ...], str]:
+def _vfs(system: System, seen: SeenNic) -> tuple[tuple[VirtualFunction, ...], str]:
     """Return the VFs of a physical function, and why they cannot be read ("" where they can)."""
     device = f"{nics.DEVICES}/{seen.nic.name}/device"
     if (nics.quiet(system, f"{device}/sriov_numvfs") or "0") == "0" or not seen.address:
@@ -94,7 +94,7 @@ def _mode(system: System, address: str) -> str | None:
         return None
 
 
-def _uncovered(system: System, seen: Seen, wanted: Collection[str]) -> tuple[str, ...]:
+def _uncovered(system: System, seen: SeenNic, wanted: Collection[str]) -> tuple[str, ...]:
     """Return the active Ethernet ports of the same card that are in no RDMA device of ``wanted``."""
     names = [f"{seen.nic.name} port {port}" for port in _ports(system, seen.nic.name) if port != nics.PORT]
     for name in system.names(nics.DEVICES):

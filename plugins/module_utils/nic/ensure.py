@@ -19,8 +19,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan imp
     plan,
     read_nics,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.steps import Step, steps
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.steps import NicStep, steps
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import ALL, LESS_PFC
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -48,7 +48,7 @@ def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | Non
         raise HostError.of(error) from error
 
 
-def planned(request: dict[str, Any], seen: dict[str, Seen]) -> Planned:
+def planned(request: dict[str, Any], seen: dict[str, SeenNic]) -> Planned:
     """Return, by RDMA device, its wanted settings, and why it cannot have the rest.
 
     Raises HostError where the policy is invalid or cannot be applied.
@@ -93,7 +93,7 @@ def _as_far_as(stage: str, wanted: Nic, seen: Nic) -> Nic:
     return replace(seen if stage == LESS_PFC else wanted, pfc=staying)
 
 
-def _bring(system: System, seen: dict[str, Seen], plans: Planned, check: bool, stage: str) -> Outcome:
+def _bring(system: System, seen: dict[str, SeenNic], plans: Planned, check: bool, stage: str) -> Outcome:
     want = {name: (_as_far_as(stage, wanted, seen[name].nic), cannot) for name, (wanted, cannot) in plans.items()}
     outcome = Outcome(facts={"nics_before": {name: shown(nic) for name, nic in seen.items()}})
     for name, (wanted, _cannot) in want.items():
@@ -124,7 +124,7 @@ def _bring(system: System, seen: dict[str, Seen], plans: Planned, check: bool, s
     return outcome
 
 
-def shown(seen: Seen) -> dict[str, Any]:
+def shown(seen: SeenNic) -> dict[str, Any]:
     """Return a function as plain data: the fields of Nic, why some are missing, and the other fields of Seen."""
     fields = asdict(seen.nic)
     for queue in filter(None, fields["queues"]):
@@ -143,7 +143,7 @@ def shown(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _write(system: System, name: str, step: Step, settings_written: list[str]) -> None:
+def _write(system: System, name: str, step: NicStep, settings_written: list[str]) -> None:
     try:
         _writers(step)(system, name, step)
     except HostError as error:
@@ -156,7 +156,7 @@ def _write(system: System, name: str, step: Step, settings_written: list[str]) -
         settings_written.append(f"{name} {step.setting}")
 
 
-def _writers(step: Step) -> Callable[[System, str, Step], object]:
+def _writers(step: NicStep) -> Callable[[System, str, NicStep], object]:
     if step.argv:
         return _run_tool
     if step.path:
@@ -164,7 +164,7 @@ def _writers(step: Step) -> Callable[[System, str, Step], object]:
     return _write_connections
 
 
-def _run_tool(system: System, _name: str, step: Step) -> None:
+def _run_tool(system: System, _name: str, step: NicStep) -> None:
     """Run the step's command, again if it took the answer to an earlier request for its own."""
     for attempt in range(1, TRIES + 1):
         try:
@@ -175,7 +175,7 @@ def _run_tool(system: System, _name: str, step: Step) -> None:
                 raise
 
 
-def _write_connections(system: System, name: str, step: Step) -> None:
+def _write_connections(system: System, name: str, step: NicStep) -> None:
     """Write RDMA-CM's ToS."""
     if not system.exists(read.CONNECTIONS):
         system.run(["modprobe", "rdma_cm"])
@@ -185,7 +185,9 @@ def _write_connections(system: System, name: str, step: Step) -> None:
         system.poke(path, step.text)
 
 
-def _check_kept(name: str, wanted: Nic, seen: Seen, settings_written: list[str], later: Collection[str] = ()) -> None:
+def _check_kept(
+    name: str, wanted: Nic, seen: SeenNic, settings_written: list[str], later: Collection[str] = ()
+) -> None:
     """Check that the settings read back, except those written ``later``: dcb before 6.2 reports no driver's refusal."""
     differing = {field: values for field, values in differences(wanted, seen).items() if field not in later}
     if differing:

@@ -8,7 +8,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot
 
 # After the units that create the devices and VFs or set up the network (and its MTU); before users of RDMA at boot.
-SERVICE = unit.Service(
+SERVICE = unit.BootService(
     module="roce_host",
     start=boot.__name__,
     settings="/etc/sailloft/roce_host.json",

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Nic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import dcb, mlnx_qos
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import OF_THE_PORT
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -48,7 +48,7 @@ def names(system: System) -> tuple[list[str], dict[str, str]]:
     return ethernet, left_out
 
 
-def read(system: System, wanted: list[str]) -> dict[str, Seen]:
+def read(system: System, wanted: list[str]) -> dict[str, SeenNic]:
     """Return the named RDMA devices, physical functions before VFs. Raises HostError for the first that is none."""
     existing = system.names(DEVICES)
     for name in wanted:
@@ -65,7 +65,7 @@ def _link(system: System, name: str) -> str | None:
     return system.read(f"{DEVICES}/{name}/ports/{PORT}/link_layer")
 
 
-def _function(system: System, name: str) -> Seen:
+def _function(system: System, name: str) -> SeenNic:
     device = f"{DEVICES}/{name}/device"
     interface = _interface(system, name)
     physical = system.link_name(f"{device}/physfn")
@@ -88,7 +88,7 @@ def _function(system: System, name: str) -> Seen:
         nic = _with_dcb(Nic(name, interface, may_mark=True), bridging, driver, reason, cannot)
         nic, ecn, cnp = _with_congestion(system, nic, address, cannot)
     nic = _with_marking(system, nic, cannot)
-    return Seen(nic, bridging, cannot, driver, address, parent, _speed_gbit_s(system, interface), ecn, cnp)
+    return SeenNic(nic, bridging, cannot, driver, address, parent, _speed_gbit_s(system, interface), ecn, cnp)
 
 
 def _interface(system: System, name: str) -> str:

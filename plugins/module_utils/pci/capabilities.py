@@ -37,7 +37,7 @@ class Express(NamedTuple):
     link: LinkRegisters | None  # None for a function in the root complex, which has no link
 
 
-class Acs(NamedTuple):
+class AcsCapability(NamedTuple):
     """Access Control Services: the bits that the port has and the bits that are on (``registers.PCI_ACS_*``)."""
 
     offset: int
@@ -45,7 +45,7 @@ class Acs(NamedTuple):
     control: int
 
 
-class Ats(NamedTuple):
+class AtsCapability(NamedTuple):
     """Address Translation Services; the smallest translation unit is 4096 << the number."""
 
     offset: int
@@ -65,7 +65,7 @@ class VfBar:
     prefetchable: bool
 
 
-class Sriov(NamedTuple):
+class SriovCapability(NamedTuple):
     """Single Root I/O Virtualization of a physical function. Bus addresses of the VFs: see ``vf_routing_ids``."""
 
     offset: int
@@ -143,29 +143,29 @@ def _link(config: ConfigSpace, offset: int, version: int, port_type: int) -> Lin
     )
 
 
-def acs(config: ConfigSpace) -> Acs | None:
+def acs(config: ConfigSpace) -> AcsCapability | None:
     """Read Access Control Services. Raises PciError if it does not fit into config space."""
     offset = config.extended_capabilities().get(r.PCI_EXT_CAP_ID_ACS)
     if offset is None:
         return None
-    return Acs(offset, config.read(offset + r.PCI_ACS_CAP, 2), config.read(offset + r.PCI_ACS_CTRL, 2))
+    return AcsCapability(offset, config.read(offset + r.PCI_ACS_CAP, 2), config.read(offset + r.PCI_ACS_CTRL, 2))
 
 
-def ats(config: ConfigSpace) -> Ats | None:
+def ats(config: ConfigSpace) -> AtsCapability | None:
     """Read Address Translation Services. Raises PciError if it does not fit into config space."""
     offset = config.extended_capabilities().get(r.PCI_EXT_CAP_ID_ATS)
     if offset is None:
         return None
     control = config.read(offset + r.PCI_ATS_CTRL, 2)
-    return Ats(offset, bool(control & r.PCI_ATS_CTRL_ENABLE), control & r.PCI_ATS_CTRL_STU)
+    return AtsCapability(offset, bool(control & r.PCI_ATS_CTRL_ENABLE), control & r.PCI_ATS_CTRL_STU)
 
 
-def sriov(config: ConfigSpace) -> Sriov | None:
+def sriov(config: ConfigSpace) -> SriovCapability | None:
     """Read Single Root I/O Virtualization. Raises PciError if it does not fit or a VF BAR lacks its second half."""
     offset = config.extended_capabilities().get(r.PCI_EXT_CAP_ID_SRIOV)
     if offset is None:
         return None
-    return Sriov(
+    return SriovCapability(
         offset=offset,
         enabled=bool(config.read(offset + r.PCI_SRIOV_CTRL, 2) & r.PCI_SRIOV_CTRL_VFE),
         initial_vfs=config.read(offset + r.PCI_SRIOV_INITIAL_VF, 2),

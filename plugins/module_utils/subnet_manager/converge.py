@@ -58,7 +58,7 @@ _PARTITION_ERROR = re.compile(r"PARSE ERROR.*|.*retrying with default config.*")
 PAUSE_S = 0.5
 
 
-class Service(NamedTuple):
+class FabricService(NamedTuple):
     """The service of a fabric: its name, and what is at boot and now."""
 
     name: str
@@ -107,8 +107,8 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
 def _run(
     system: System,
     options: Mapping[str, Any],
-    service: Service,
-    other: Service,
+    service: FabricService,
+    other: FabricService,
     restarts: bool,
     written: list[str],
     unit_file: str,
@@ -182,17 +182,17 @@ def _unit_text(fabric: str, folder: str) -> str:
     )
 
 
-def _service(system: System, name: str) -> Service:
+def _service(system: System, name: str) -> FabricService:
     output = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", name])
     state = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
-    return Service(
+    return FabricService(
         name,
         state.get("UnitFileState") in ("enabled", "enabled-runtime"),
         state.get("ActiveState") in ("active", "activating", "reloading"),
     )
 
 
-def _shown(service: Service) -> str:
+def _shown(service: FabricService) -> str:
     return f"{'enabled' if service.enabled else 'disabled'}, {'running' if service.active else 'stopped'}"
 
 

@@ -35,13 +35,13 @@ class Diags:
                 env={**os.environ, "LC_ALL": "C", "PATH": path},
             )
         except FileNotFoundError:
-            raise InfinibandError(program, "the host does not have it", "install infiniband-diags") from None
+            raise InfinibandError("the host does not have it", "install infiniband-diags", subject=program) from None
         except subprocess.TimeoutExpired:
             raise InfinibandError(
-                " ".join(command), f"it has not ended in {LIMIT_S} s", "look at the links of the host's port"
+                f"it has not ended in {LIMIT_S} s", "look at the links of the host's port", subject=" ".join(command)
             ) from None
         if done.returncode:
             message = (done.stderr or done.stdout).strip()[:400]
             remedy = "run it as root on a host with an active port of the fabric"
-            raise InfinibandError(" ".join(command), f"it failed: {message}", remedy)
+            raise InfinibandError(f"it failed: {message}", remedy, subject=" ".join(command))
         return done.stdout

@@ -90,9 +90,9 @@ def _dumps(folder: Path, unread: list[str], limit_s: float) -> dict[str, str]:
             break
         if time.monotonic() > end:
             raise InfinibandError(
-                str(folder),
                 f"opensm's dumps still change after {limit_s:g} s",
                 "look in its log for the cause of sweeps",
+                subject=str(folder),
             )
         before = texts
         time.sleep(PAUSE_S)

@@ -28,7 +28,7 @@ CONVENTIONAL_BYTES = 256
 
 
 @dataclass(frozen=True)
-class Memory:
+class GuestMemory:
     """The memory of the guest: the same number of MiB on each of ``nodes``, in pages of ``page_mib``."""
 
     nodes: tuple[int, ...]
@@ -53,7 +53,7 @@ def serves(node: NumaNode) -> bool:
     return bool(node.cpus) and node.memory_bytes > 0
 
 
-def memory(host: Host, memory_mib: int | None = None, page_mib: int = PAGE_SIZES_MIB[0]) -> Memory:
+def memory(host: Host, memory_mib: int | None = None, page_mib: int = PAGE_SIZES_MIB[0]) -> GuestMemory:
     """Return the memory of a guest on every node that has CPUs and memory.
 
     ``memory_mib`` in total if it is given. Otherwise the huge pages of these nodes, if they are the same on each and at
@@ -69,16 +69,16 @@ def memory(host: Host, memory_mib: int | None = None, page_mib: int = PAGE_SIZES
         )
     ids = tuple(sorted(node.id for node in nodes))
     if memory_mib:
-        return Memory(ids, page_mib, -(-memory_mib // len(nodes)))
+        return GuestMemory(ids, page_mib, -(-memory_mib // len(nodes)))
     sizes = [size for size in PAGE_SIZES_MIB if size <= page_mib]
     for size in sizes:
         counts = {_pages(node, size) for node in nodes}
         reserved_mib = min(counts) * size
         if len(counts) == 1 and reserved_mib * MIB >= PAGES_SHARE * max(node.memory_bytes for node in nodes):
-            return Memory(ids, size, reserved_mib)
+            return GuestMemory(ids, size, reserved_mib)
     share_mib = int(min(node.memory_bytes for node in nodes) * MEMORY_SHARE) // MIB
     size = next((size for size in sizes if share_mib >= size), sizes[-1] if sizes else 0)
-    return Memory(ids, size, share_mib // (size or 1) * (size or 1))
+    return GuestMemory(ids, size, share_mib // (size or 1) * (size or 1))
 
 
 def whole_gpus(host: Host) -> list[Function]:

@@ -21,7 +21,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.drift impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.host import no_plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.plan import Wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import overlay_disks
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import Decision, decide, disk_actions
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import (
+    DomainDecision,
+    decide,
+    disk_actions,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import (
     differences,
@@ -196,7 +200,7 @@ def _planned(
         raise RefusedError([unplannable(error), *checks.of_requests(specs, hypervisor, paths_may_come)]) from error
 
 
-def _unknown(name: str, decision: Decision) -> Iterator[Finding]:
+def _unknown(name: str, decision: DomainDecision) -> Iterator[Finding]:
     paths = dict.fromkeys(item.path for item in [*decision.differences, *decision.live_differences] if item.unknown)
     if paths:
         yield Finding(
@@ -267,7 +271,7 @@ def _host(params: dict[str, Any]) -> Host:
 def _apply(
     client: Client,
     specs: list[DomainSpec],
-    decisions: dict[str, Decision],
+    decisions: dict[str, DomainDecision],
     returned: dict[str, dict[str, Any]],
     removed: dict[str, list[str]],
     timeout_s: int,
@@ -294,7 +298,7 @@ def _apply(
                 client.set_autostart(spec.name, phase == "autostart")
 
 
-def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[str, Any]:
+def _row(spec: DomainSpec, decision: DomainDecision, hypervisor: Hypervisor) -> dict[str, Any]:
     domain = hypervisor.domains.get(spec.name)
     state = domain.state if domain else "absent"
     for action in decision.actions:
@@ -317,7 +321,7 @@ def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[s
     }
 
 
-def _diff(spec: DomainSpec, decision: Decision, wanted_xml: str, hypervisor: Hypervisor) -> dict[str, str]:
+def _diff(spec: DomainSpec, decision: DomainDecision, wanted_xml: str, hypervisor: Hypervisor) -> dict[str, str]:
     domain = hypervisor.domains.get(spec.name)
     texts = {"before": "", "after": ""}
     if domain is None:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from roce_path import LEAVES, LINKS, SPINES, nic
 from switches import port_qos
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     PathHost,
@@ -28,8 +28,8 @@ def site(given=None):
     """Return a policy, and a fabric of four switches on which everything complies with it."""
     policy = read_policy(given)
     apps = (Application("NCCL", policy.classes[0].tos, queue_pairs=4),)
-    hosts = {name: PathHost({"mlx5_0": Seen(nic(policy))}, apps) for name in ("gpu1", "gpu2")}
-    fabric = Fabric(LINKS, [*LEAVES, *SPINES])
+    hosts = {name: PathHost({"mlx5_0": SeenNic(nic(policy))}, apps) for name in ("gpu1", "gpu2")}
+    fabric = Cabling(LINKS, [*LEAVES, *SPINES])
     qos = port_qos(policy)
     switches = {
         name: Switch(name, "any", {end.port: qos for end in fabric.peer if end.device == name}, policy.ecmp_fields)

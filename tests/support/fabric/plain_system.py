@@ -29,7 +29,7 @@ def parse(text: str, name: str) -> Switch:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise FabricError(f"switch {name}", "not a configuration of a plain switch", "give its JSON") from error
+        raise FabricError("not a configuration of a plain switch", "give its JSON", subject=f"switch {name}") from error
     ports = {}
     for port, given in data["ports"].items():
         queues = [

@@ -42,7 +42,7 @@ def planned_as_read(params):
 
 def check_cable(subject, cable):
     if cable != 3:
-        raise FabricError(subject, f"not {cable}", "take 3")
+        raise FabricError(f"not {cable}", "take 3", subject=subject)
 
 
 WHOLE = replace(PLAIN, not_held={})

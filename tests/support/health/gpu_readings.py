@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Memory, judge
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RoundMemory, judge
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     FAIL,
     NOT_MEASURED,
     PASS,
-    Device,
     Expected,
+    ExpectedDevice,
     Moment,
     Place,
     Reading,
@@ -66,7 +66,7 @@ FIELDS = {
 def expected(*addresses: str, **terms: object) -> Expected:
     """Return what a node with these GPUs must have: each on 16 lanes at 32 GT/s with 18 NVLinks."""
     devices = tuple(
-        Device(each, "gpu", f"GPU {number}", "10de:2330", 32.0, 16, nvlinks=18)
+        ExpectedDevice(each, "gpu", f"GPU {number}", "10de:2330", 32.0, 16, nvlinks=18)
         for number, each in enumerate(addresses or (FIRST,))
     )
     settings = {"persistence_mode": "Enabled", "ecc_mode": "Enabled"}
@@ -127,7 +127,7 @@ class Verdicts:
 
     def __init__(self, reading: Reading, plan: Expected | None = None, earlier: Reading | None = None) -> None:
         plan = plan or expected()
-        rules, memory = rules_of(plan), Memory()
+        rules, memory = rules_of(plan), RoundMemory()
         for at, each in ((0.0, earlier), (3600.0, reading)):
             if each:
                 judged = judge([each], rules, plan, memory, Moment(at, "boot", at), LISTS)

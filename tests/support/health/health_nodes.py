@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Memory, judge
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RoundMemory, judge
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     FAIL,
     NOT_MEASURED,
@@ -53,7 +53,7 @@ def node(
 
 def results(*readings: Reading, expected: Expected = PLAIN, apart_s: float = 3600.0) -> tuple[Result, ...]:
     """Return the verdicts of the last of several rounds, of one reading each."""
-    memory, judged = Memory(), None
+    memory, judged = RoundMemory(), None
     for number, reading in enumerate(readings):
         judged = judge([reading], rules_of(expected), expected, memory, Moment(0, "boot-1", 60 + number * apart_s))
         memory = judged.memory

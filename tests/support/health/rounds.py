@@ -7,15 +7,15 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import model
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged, Memory, judge
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged, RoundMemory, judge
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Condition, latch
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     APPLICATION,
     CONFIGURATION,
     HARDWARE,
-    Device,
     Event,
     Expected,
+    ExpectedDevice,
     Measurement,
     Moment,
     Place,
@@ -31,8 +31,8 @@ NODE = Place("node")
 EXPECTED = Expected(
     "gpu01",
     devices=(
-        Device(GPU.name, "gpu", "GPU 4", link_width=16, slot="7", serial_place="label on the tray"),
-        Device(OTHER.name, "gpu", "GPU 5"),
+        ExpectedDevice(GPU.name, "gpu", "GPU 4", link_width=16, slot="7", serial_place="label on the tray"),
+        ExpectedDevice(OTHER.name, "gpu", "GPU 5"),
     ),
 )
 
@@ -89,7 +89,7 @@ class Node:
     def __init__(self, expected: Expected = EXPECTED, lists: dict[str, tuple[str, ...]] | None = None) -> None:
         self.expected = expected
         self.lists = lists or {}
-        self.memory = Memory()
+        self.memory = RoundMemory()
         self.condition = Condition()
         self.judged = Judged()
 

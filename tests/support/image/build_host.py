@@ -73,11 +73,11 @@ class BuildHost:
         """The directory in which the host builds."""
         return self.folder / "cache"
 
-    def build(self, requested: dict, images: dict | None = None) -> tuple[list[build.Outcome], list[str], float]:
+    def build(self, requested: dict, images: dict | None = None) -> tuple[list[build.BuiltImage], list[str], float]:
         """Return the results of the images, the lines of progress, and the time in s."""
         lines: list[str] = []
         started = time.monotonic()
-        setting = build.Setting(
+        setting = build.BuildEnvironment(
             store=self.folder / "store",
             cache=self.cache,
             secret_key=self.keys / "image.key",

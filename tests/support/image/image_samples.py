@@ -13,10 +13,10 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import (
     FirstStage,
+    ImagePackage,
     Kernel,
     Manifest,
     ManifestLayer,
-    Package,
     Verity,
     digest,
     dump,
@@ -71,7 +71,7 @@ class Sample:
                 )
                 for layer, data in layers.items()
             ),
-            packages=tuple(Package(*package) for package in packages),
+            packages=tuple(ImagePackage(*package) for package in packages),
             sbom_sha256=blob(b"sbom of " + sha256(repr(layers).encode()).encode()),
         )
         self.bytes = dump(self.manifest)

@@ -20,7 +20,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import Readings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import read_fabric
 
@@ -164,11 +164,11 @@ class Subnet:
             stream.write(f"dump_files_dir {home}\nlog_file {home}/opensm.log\nforce_log_flush TRUE\n")
         return home / CONF
 
-    def readings(self, host: str, home: Path, files: dict[str, dict[str, str]]) -> Readings:
+    def readings(self, host: str, home: Path, files: dict[str, dict[str, str]]) -> SubnetReadings:
         """Return all that a proof needs, as ib_fabric_info reads it on the host of an HCA; ``home`` is the master's."""
         read = read_fabric(SimulatedDiags(self, host), home, lambda _line: None, WAIT_S)
         assert read["unread"] == []
-        return Readings(
+        return SubnetReadings(
             **{name: read[name] for name in ("found", "links", "forwarding", "order", "log", "pkeys")},
             managers=read["managers_found"],
             files=files,

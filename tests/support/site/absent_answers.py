@@ -14,7 +14,7 @@ from sonic_configs import default_config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns, wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.identity import EK_TEMPLATE
@@ -77,7 +77,7 @@ def nics(given: Parameters) -> dict[str, Any]:
     """Return NICs without any setting, and check the policy requested for them."""
     if given.get("policy") is not None and given["nics"] is not None:
         ensure.settings(given["policy"], given["nics"], given["rdma_class"])
-    state = {"nics": {name: ensure.shown(Seen(Nic(name, name))) for name in given["nics"] or []}, "saved": None}
+    state = {"nics": {name: ensure.shown(SeenNic(Nic(name, name))) for name in given["nics"] or []}, "saved": None}
     nccl = [{"name": "NCCL", "tos": 106, "queue_pairs": 16}]
     return {**state, "cannot": {}, "before": state, "applications": nccl}
 

@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlencode, urlparse
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import netbox
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.write import Writer
 
@@ -250,7 +250,7 @@ def _inside(address: str, net: ipaddress.IPv4Network | ipaddress.IPv6Network) ->
 def write(box: NetBox, site: Site, check: bool = False, manufacturer: str = "various") -> dict[str, Any]:
     """Write a site as ``netbox_write`` does, and return its result."""
     given = {"netbox_url": "https://netbox.example.com/", "netbox_token": "token", "validate_certs": True}
-    return Writer(Api(given, box.open_url), netbox(site, manufacturer), check).write()
+    return Writer(NetboxApi(given, box.open_url), netbox(site, manufacturer), check).write()
 
 
 def filled(site: Site, most: int = 1000) -> NetBox:

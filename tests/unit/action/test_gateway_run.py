@@ -18,7 +18,7 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.action import gateway_run
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import FAILED, OK, HostOutcome
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Ended
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import SliceResult
 
 GATEWAYS = {"gpu1": "gw1", "gpu2": "gw1", "gpu3": "gw2"}
 
@@ -34,8 +34,8 @@ def gateways(make, monkeypatch, tmp_path):
 
     def run(ended=None, check_mode=False, diff=False, **given):
         results = {
-            "gw1": Ended({"gpu1": HostOutcome(OK), "gpu2": HostOutcome(OK)}, False, ""),
-            "gw2": Ended({"gpu3": HostOutcome(OK)}, False, ""),
+            "gw1": SliceResult({"gpu1": HostOutcome(OK), "gpu2": HostOutcome(OK)}, False, ""),
+            "gw2": SliceResult({"gpu3": HostOutcome(OK)}, False, ""),
             **(ended or {}),
         }
 
@@ -83,7 +83,7 @@ def test_each_gateway_runs_its_slice(gateways, tmp_path):
 @pytest.mark.parametrize("gateway", ["gw1", "gw2"])
 def test_a_change_of_one_slice_is_a_change(gateways, gateway):
     hosts = {host: HostOutcome(OK) for host, own in GATEWAYS.items() if own == gateway}
-    assert gateways({gateway: Ended(hosts, True, "")})[0]["changed"] is True
+    assert gateways({gateway: SliceResult(hosts, True, "")})[0]["changed"] is True
 
 
 def test_check_mode_and_diff_reach_the_slices(gateways):
@@ -93,7 +93,7 @@ def test_check_mode_and_diff_reach_the_slices(gateways):
 
 
 def test_a_lost_slice_fails_the_run_and_is_resumed(gateways, tmp_path):
-    lost = Ended({"gpu3": HostOutcome(FAILED, "Check", "no link")}, False, "the gateway is gone")
+    lost = SliceResult({"gpu3": HostOutcome(FAILED, "Check", "no link")}, False, "the gateway is gone")
     found, _ran, _shown = gateways({"gw2": lost})
     assert found["failed"]
     assert found["msg"] == Mentions("1 of 3 hosts", "gateways_resume=true")

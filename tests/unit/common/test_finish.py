@@ -53,10 +53,10 @@ def failing(error: Exception) -> Any:
         (SailloftError("disk sda is full"), "disk sda is full"),
         (SailloftError("it is full", subject="disk sda"), "disk sda: it is full"),
         (
-            FabricError("switch sw01", "it has no ports", "name its ports"),
+            FabricError("it has no ports", "name its ports", subject="switch sw01"),
             "switch sw01: it has no ports; name its ports",
         ),
-        (ImageError("image web", "it has no layer", "name one"), "image web: it has no layer; name one"),
+        (ImageError("it has no layer", "name one", subject="image web"), "image web: it has no layer; name one"),
         (
             DomainError("no GPU is free", "ask for less", domain="vm01"),
             "virtual machine vm01: no GPU is free; ask for less",

@@ -13,12 +13,12 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import install
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, ExpectedDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import EXPECTED_FILE
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 
 EXPECTED = stored.text(
-    Expected("gpu01", (Device("0000:1b:00.0", "gpu", "GPU 0"), Device("0000:3b:00.0", "gpu", "GPU 1")))
+    Expected("gpu01", (ExpectedDevice("0000:1b:00.0", "gpu", "GPU 0"), ExpectedDevice("0000:3b:00.0", "gpu", "GPU 1")))
 )
 ALL = (
     install.CODE,

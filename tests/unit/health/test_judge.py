@@ -17,19 +17,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import
     BLANKS,
     CHANGES,
     RESET_COUNT,
-    Memory,
+    RoundMemory,
     judge,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     FAIL,
     NOT_MEASURED,
     PASS,
-    Device,
+    CheckSetting,
     Expected,
+    ExpectedDevice,
     Measurement,
     Place,
     Reading,
-    Setting,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import DEVICE_MISSING
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import rules_of
@@ -38,7 +38,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table 
 def verdict(check, value, expected=EXPECTED, place=GPU, **more):
     """Return the result of one measurement in a first round, None if it is not judged."""
     reading = Reading("reader", (measured(check, value, place, **more),))
-    results = judge([reading], rules_of(expected, TABLE), expected, Memory(), at(100)).results
+    results = judge([reading], rules_of(expected, TABLE), expected, RoundMemory(), at(100)).results
     return next((each for each in results if (each.check, each.place) == (check, place)), None)
 
 
@@ -81,14 +81,16 @@ def test_where_nothing_is_expected_nothing_is_judged():
 
 
 def test_a_limit_of_the_inventory_is_instead_of_the_rules():
-    assert verdict("temperature", 90, Expected("gpu01", settings={"temperature": Setting(limit=95)})).verdict == PASS
-    narrow = Expected("gpu01", EXPECTED.devices, settings={"width": Setting(limit=8)})
+    assert (
+        verdict("temperature", 90, Expected("gpu01", settings={"temperature": CheckSetting(limit=95)})).verdict == PASS
+    )
+    narrow = Expected("gpu01", EXPECTED.devices, settings={"width": CheckSetting(limit=8)})
     assert verdict("width", 8, narrow).verdict == PASS
 
 
 def test_a_check_that_is_off_is_not_made():
     node = Node(
-        Expected("gpu01", settings={name: Setting(disabled="new fans") for name in ("temperature", "xid_reset")})
+        Expected("gpu01", settings={name: CheckSetting(disabled="new fans") for name in ("temperature", "xid_reset")})
     )
     node.round(at(0), measured("temperature", 99), happened("xid_reset"))
     assert (node.verdicts(), node.faults()) == ({}, [])
@@ -122,7 +124,7 @@ def test_a_planned_device_that_a_list_lacks_is_missing(places, wanted):
 
 
 def test_a_list_of_nvidias_driver_says_nothing_of_other_gpus():
-    other = Device("0000:c1:00.0", "gpu", "GPU 9", "1002:74a1")
+    other = ExpectedDevice("0000:c1:00.0", "gpu", "GPU 9", "1002:74a1")
     node = Node(replace(EXPECTED, devices=(*EXPECTED.devices, other)), lists={"reader": ("gpu",)})
     node.round(at(0), *(measured("temperature", 50, place) for place in (GPU, OTHER)))
     assert node.faults() == []
@@ -331,7 +333,7 @@ ANYTHING = st.one_of(
     )
 )
 def test_no_value_crashes_the_judge_or_what_is_stored(found):
-    node = Node(Expected("gpu01", (Device("", "gpu", "GPU 0", link_width=16),)))
+    node = Node(Expected("gpu01", (ExpectedDevice("", "gpu", "GPU 0", link_width=16),)))
     for seconds in (0, 60):
         node.round(at(seconds), *(measured(check, value, Place("gpu", name)) for check, value, name in found))
     for result in node.judged.results:

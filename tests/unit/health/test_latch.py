@@ -20,11 +20,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import
     part_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    CheckSetting,
     Expected,
+    ExpectedPort,
     Place,
-    Port,
     Reading,
-    Setting,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import EXPECTED_UNREADABLE
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
@@ -132,7 +132,7 @@ def test_an_event_of_a_check_without_a_rule_is_shown():
 
 def test_a_check_that_is_switched_off_ends_its_fault_with_the_reason():
     node = sick(BAD)
-    node.expected = dataclasses.replace(EXPECTED, settings={"width": Setting(disabled="riser with x8")})
+    node.expected = dataclasses.replace(EXPECTED, settings={"width": CheckSetting(disabled="riser with x8")})
     node.round(at(60), BAD)
     assert node.faults() == []
     assert "riser with x8" in node.condition.ended[-1].how
@@ -164,8 +164,8 @@ def test_a_value_that_is_no_longer_planned_ends_its_fault():
     [
         ("mount_missing", Place("mount", "/data"), {"mounts": ("/data",)}),
         ("unit_inactive", Place("unit", "slurmd.service"), {"units": ("slurmd",)}),
-        ("port_missing", Place("port", "eth0"), {"ports": (Port("eth0"),)}),
-        ("port_down", Place("port", "eth0"), {"ports": (Port("eth0"),)}),
+        ("port_missing", Place("port", "eth0"), {"ports": (ExpectedPort("eth0"),)}),
+        ("port_down", Place("port", "eth0"), {"ports": (ExpectedPort("eth0"),)}),
     ],
 )
 def test_the_rules_of_plans_know_what_is_planned(check, place, terms):
@@ -183,7 +183,7 @@ def test_the_fault_that_asks_for_most_is_first():
 
 def test_a_technician_gets_slot_serial_number_and_cable():
     assert part_of(EXPECTED, GPU) == "GPU 4, slot 7, serial number: label on the tray"
-    ports = Expected("gpu01", ports=(Port("mlx5_4/1", cable="c17", peer="leaf-3 Ethernet17"),))
+    ports = Expected("gpu01", ports=(ExpectedPort("mlx5_4/1", cable="c17", peer="leaf-3 Ethernet17"),))
     assert part_of(ports, Place("port", "mlx5_4/1")) == "cable c17, to leaf-3 Ethernet17"
     assert part_of(EXPECTED, Place("node")) == ""
     assert sick(BAD).condition.faults[0].part == "GPU 4, slot 7, serial number: label on the tray"

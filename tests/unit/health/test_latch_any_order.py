@@ -20,7 +20,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import
     maintained,
     severity,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import APPLICATION, Device, Expected, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    APPLICATION,
+    Expected,
+    ExpectedDevice,
+    Reading,
+)
 
 PLACES = (GPU, OTHER)
 READERS = ("reader", "second")
@@ -38,7 +43,7 @@ class Latch(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.node = Node(
-            Expected("gpu01", tuple(Device(each.name, "gpu", each.name, link_width=16) for each in PLACES))
+            Expected("gpu01", tuple(ExpectedDevice(each.name, "gpu", each.name, link_width=16) for each in PLACES))
         )
         self.seconds = 0.0
         self.jump = 0.0

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import Paths, RoundError
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import CheckerPaths, RoundError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import StateError
 
 WIDTH = f"width@gpu:{GPU.name}"
@@ -32,7 +32,7 @@ WIDTH = f"width@gpu:{GPU.name}"
 def paths(tmp_path):
     expected = tmp_path / "expected.json"
     expected.write_text(stored.text(EXPECTED))
-    return Paths(str(tmp_path / "state"), str(tmp_path / "run"), str(expected), str(tmp_path / "root"))
+    return CheckerPaths(str(tmp_path / "state"), str(tmp_path / "run"), str(expected), str(tmp_path / "root"))
 
 
 def finding(*found, kept=None, name="reader", **row):

@@ -38,7 +38,7 @@ def addresses(host):
     ],
 )
 def test_the_host_is_read_again_after_its_functions_or_drivers_changed(server, concern, settings, again):
-    run = concerns.Run(server, check=False)
+    run = concerns.ConcernPass(server, check=False)
     first = run.host
     assert run.one(concern, settings).failed == ""
     assert (run.host is not first) == again
@@ -47,7 +47,7 @@ def test_the_host_is_read_again_after_its_functions_or_drivers_changed(server, c
 
 def test_a_failed_change_of_vfs_is_followed_by_a_new_read_of_the_host(server):
     for check in (True, False):
-        run = concerns.Run(server, check)
+        run = concerns.ConcernPass(server, check)
         first = run.host
         outcome = run.one("sriov", vfs(1, eswitch_mode="switchdev"))
         assert outcome.failed.startswith(f"sriov: the mode of {PF}'s embedded switch cannot be read")
@@ -57,7 +57,7 @@ def test_a_failed_change_of_vfs_is_followed_by_a_new_read_of_the_host(server):
 @pytest.mark.parametrize(("count", "left"), [(0, []), (1, []), (2, VFS)])
 def test_check_mode_predicts_the_host_after_the_vfs_changed(server, count, left):
     server.poke(f"/sys/bus/pci/devices/{PF}/sriov_numvfs", "2")
-    run = concerns.Run(server, check=True)
+    run = concerns.ConcernPass(server, check=True)
     before = run.host
     run.one("sriov", vfs(count))
     function = run.host.function(PF)
@@ -68,7 +68,7 @@ def test_check_mode_predicts_the_host_after_the_vfs_changed(server, count, left)
 
 def test_a_mistake_in_the_settings_is_raised_and_is_not_a_failure(server):
     with pytest.raises(RequestError, match="unknown setting 'page'"):
-        concerns.Run(server, check=False).one("hugepages", {"page": []})
+        concerns.ConcernPass(server, check=False).one("hugepages", {"page": []})
 
 
 def test_a_second_pass_is_made_only_if_something_changes(server):

@@ -15,7 +15,12 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.rollout import Channel, Node, Rules, decide
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.rollout import (
+    ChannelCopies,
+    RolloutNode,
+    Rules,
+    decide,
+)
 from ansible_collections.sailloft.fleet.plugins.modules import node_image_rollout
 
 OLD, NEW = "a" * 64, "b" * 64
@@ -28,7 +33,7 @@ def names(count):
 def fleet(count, canaries=1, **changes):
     """Return nodes that run the old image; the first ``canaries`` of them are canaries."""
     return [
-        replace(Node(name, running=OLD, canary=at < canaries), **changes.get(name, {}))
+        replace(RolloutNode(name, running=OLD, canary=at < canaries), **changes.get(name, {}))
         for at, name in enumerate(names(count))
     ]
 
@@ -67,7 +72,7 @@ class World:
         steps = 0
         while True:
             seen = self.see(tried)
-            step = decide(seen, NEW, Channel(tuple(self.channel), self.pinned), self.rules)
+            step = decide(seen, NEW, ChannelCopies(tuple(self.channel), self.pinned), self.rules)
             steps += 1
             assert steps <= len(self.nodes) + 5, "it does not end"
             if step.kind in (rollout.DONE, rollout.STOPPED):
@@ -201,24 +206,24 @@ def test_an_interrupted_wave_is_completed_first(cut):
 
 def test_a_node_that_does_not_answer_stops_a_rollout_that_has_not_begun():
     nodes = fleet(3, bm03={"reachable": False, "running": ""})
-    step = decide(nodes, NEW, Channel((OLD,)), Rules((1,), 0))
+    step = decide(nodes, NEW, ChannelCopies((OLD,)), Rules((1,), 0))
     assert step.kind == rollout.STOPPED
     assert step.nodes == ()
-    assert decide(nodes, NEW, Channel((OLD,)), Rules((1,), 1)).kind == rollout.CANARY
+    assert decide(nodes, NEW, ChannelCopies((OLD,)), Rules((1,), 1)).kind == rollout.CANARY
 
 
 def test_a_canary_that_an_interrupted_run_lost_is_rolled_back():
     nodes = fleet(2, bm01={"reachable": False, "running": ""})
-    step = decide(nodes, NEW, Channel((OLD,), pinned=True), Rules((1,), 5))
+    step = decide(nodes, NEW, ChannelCopies((OLD,), pinned=True), Rules((1,), 5))
     assert (step.kind, step.nodes, step.channel) == (rollout.ROLLBACK, ("bm01",), False)
 
 
 def test_a_channel_promoted_on_only_one_server_is_rolled_back():
     nodes = fleet(2, bm01={"running": NEW, "holds": False})
-    step = decide(nodes, NEW, Channel((OLD, NEW)), Rules((1,), 5))
+    step = decide(nodes, NEW, ChannelCopies((OLD, NEW)), Rules((1,), 5))
     assert (step.kind, step.nodes, step.channel) == (rollout.ROLLBACK, ("bm01",), True)
     well = fleet(2, bm01={"running": NEW})
-    assert decide(well, NEW, Channel((OLD, NEW)), Rules((1,), 5)).kind == rollout.PROMOTE
+    assert decide(well, NEW, ChannelCopies((OLD, NEW)), Rules((1,), 5)).kind == rollout.PROMOTE
 
 
 @pytest.mark.parametrize(
@@ -346,20 +351,20 @@ def store(host="boot01", digest=OLD, history=(), kept_for=()):
 def test_the_channel_is_read_from_the_stores():
     macs = ["52:54:00:00:00:0A", "52:54:00:00:00:02"]
     stores = [store(history=[NEW]), store("boot02", "")]
-    assert rollout.read_channel(stores, "stable", NEW, macs) == Channel((OLD, ""), False, ("boot01",))
+    assert rollout.read_channel(stores, "stable", NEW, macs) == ChannelCopies((OLD, ""), False, ("boot01",))
     pinned = store("boot02", NEW, kept_for=["node 52-54-00-00-00-0a"])
-    assert rollout.read_channel([store(), pinned], "stable", NEW, macs) == Channel((OLD, NEW), True)
+    assert rollout.read_channel([store(), pinned], "stable", NEW, macs) == ChannelCopies((OLD, NEW), True)
     # The pinned node does not follow the channel.
-    assert rollout.read_channel([pinned, store()], "stable", NEW, macs[1:]) == Channel((NEW, OLD), False)
+    assert rollout.read_channel([pinned, store()], "stable", NEW, macs[1:]) == ChannelCopies((NEW, OLD), False)
 
 
 @pytest.mark.parametrize(
     ("channel", "new"),
     [
-        (Channel(("", "")), True),
-        (Channel(("", NEW)), True),
-        (Channel((NEW, OLD)), False),
-        (Channel((NEW,), with_history=("boot01",)), False),
+        (ChannelCopies(("", "")), True),
+        (ChannelCopies(("", NEW)), True),
+        (ChannelCopies((NEW, OLD)), False),
+        (ChannelCopies((NEW,), with_history=("boot01",)), False),
     ],
 )
 def test_a_channel_that_never_named_another_image_is_new(channel, new):
@@ -369,20 +374,20 @@ def test_a_channel_that_never_named_another_image_is_new(channel, new):
 @pytest.mark.parametrize(
     ("channel", "back", "possible"),
     [
-        (Channel(("",)), False, False),
-        (Channel((OLD, "")), False, True),
-        (Channel((NEW,)), True, False),
-        (Channel((NEW,), with_history=("boot01",)), True, True),
+        (ChannelCopies(("",)), False, False),
+        (ChannelCopies((OLD, "")), False, True),
+        (ChannelCopies((NEW,)), True, False),
+        (ChannelCopies((NEW,), with_history=("boot01",)), True, True),
     ],
 )
 def test_a_rollback_is_possible_if_the_channel_named_another_image(channel, back, possible):
-    assert channel.can_go_back(rollout.Step(rollout.ROLLBACK, channel=back)) is possible
+    assert channel.can_go_back(rollout.RolloutStep(rollout.ROLLBACK, channel=back)) is possible
 
 
 def test_nodes_that_failed_before_their_boot_are_shown_with_the_remaining_budget():
     nodes = fleet(4, bm03={"reachable": False, "running": ""})
     rules = Rules((4,), 1)
-    step = decide(nodes, NEW, Channel((OLD,)), rules)
+    step = decide(nodes, NEW, ChannelCopies((OLD,)), rules)
     assert rollout.table(nodes, NEW, step, (("bm02", "bm04"),), rules) == [
         f"rollout of {NEW[:12]}: canary, canaries first",
         "  no answer    bm03 (before their boot; remaining budget: 0)",

@@ -15,7 +15,7 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import Readings, prove, wanted_pkeys
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import SubnetReadings, prove, wanted_pkeys
 
 SITE, GUIDS = ib_sites.small()
 SETTINGS = {
@@ -64,7 +64,7 @@ def readings(**others):
         "managers": managers(3, 2),
         "files": {"node-1": PLAN.files, "node-3": PLAN.files},
     }
-    return Readings(**{**held, **others})
+    return SubnetReadings(**{**held, **others})
 
 
 def unproved(**others):

@@ -8,7 +8,7 @@ from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import (
     Member,
-    Partition,
+    UfmPartition,
     not_changed,
     steps,
 )
@@ -20,7 +20,7 @@ ONE, TWO, THREE = (f"{number:016x}" for number in (1, 2, 3))
 def partitions(**members):
     """Return the partition 0x12 with members."""
     return {
-        0x12: Partition(True, {{"one": ONE, "two": TWO, "three": THREE}[name]: one for name, one in members.items()})
+        0x12: UfmPartition(True, {{"one": ONE, "two": TWO, "three": THREE}[name]: one for name, one in members.items()})
     }
 
 
@@ -44,6 +44,6 @@ def test_members_are_added_or_changed_before_others_are_removed():
 
 def test_members_stay_where_planned_guids_are_not_known():
     planned = {0x12: partitions(one=FULL)[0x12]._replace(unknown=1)}
-    present = {**partitions(one=FULL, two=FULL), 0x13: Partition(False, {})}
+    present = {**partitions(one=FULL, two=FULL), 0x13: UfmPartition(False, {})}
     assert steps(planned, present) == []
     assert not_changed(planned, present) == [Mentions("0x0013"), Mentions("0x0012", "1 planned GUIDs")]

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options 
 
 KEYS = ("type", "elements", "required", "default", "choices")
 CLASSES = {
-    **dict.fromkeys(kinds.SETTINGS.values(), spec.Devices),
+    **dict.fromkeys(kinds.SETTINGS.values(), spec.DeviceRequest),
     "gpus": spec.Gpus,
     "nics": spec.Nics,
     "disks": spec.Disk,

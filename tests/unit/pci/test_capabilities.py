@@ -7,7 +7,12 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
-from ansible_collections.sailloft.fleet.plugins.module_utils.pci.capabilities import Acs, Ats, LinkRegisters, VfBar
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.capabilities import (
+    AcsCapability,
+    AtsCapability,
+    LinkRegisters,
+    VfBar,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
 
 
@@ -112,10 +117,10 @@ def test_link_registers_that_do_not_fit_are_refused(endpoint):
 
 
 def test_the_acs_and_ats_capabilities_are_read(endpoint):
-    assert parsed(capabilities.acs, endpoint) == Acs(0x100, 0x5F, 0x1D)
-    assert parsed(capabilities.ats, endpoint) == Ats(0x150, True, 5)
+    assert parsed(capabilities.acs, endpoint) == AcsCapability(0x100, 0x5F, 0x1D)
+    assert parsed(capabilities.ats, endpoint) == AtsCapability(0x150, True, 5)
     endpoint[0x157] = 0
-    assert parsed(capabilities.ats, endpoint) == Ats(0x150, False, 5)
+    assert parsed(capabilities.ats, endpoint) == AtsCapability(0x150, False, 5)
 
 
 def test_the_bits_of_acs_are_those_of_the_specification():
@@ -158,12 +163,12 @@ def test_a_capability_truncated_by_the_end_of_config_space_is_refused(endpoint):
 
 # The output of lspci -vvv on the machine on which these were recorded.
 LSPCI = {
-    "root-port": (0x4, LinkRegisters(2.5, 1, 16.0, 32), Acs(0x148, 0x5F, 0x1D), None),
+    "root-port": (0x4, LinkRegisters(2.5, 1, 16.0, 32), AcsCapability(0x148, 0x5F, 0x1D), None),
     "switch-upstream": (0x5, LinkRegisters(2.5, 1, 2.5, 1), None, None),
     "switch-downstream": (0x6, LinkRegisters(2.5, 1, None, None), None, None),
     "igb-pf": (0x0, LinkRegisters(2.5, 1, 2.5, 1), None, None),
     "igb-vf": (0x0, LinkRegisters(2.5, 1, 2.5, 1), None, None),
-    "ats-endpoint": (0x0, LinkRegisters(2.5, 1, 2.5, 1), None, Ats(0x100, False, 0)),
+    "ats-endpoint": (0x0, LinkRegisters(2.5, 1, 2.5, 1), None, AtsCapability(0x100, False, 0)),
 }
 
 

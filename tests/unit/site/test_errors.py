@@ -8,6 +8,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import 
 
 
 def test_an_error_message_starts_with_its_place():
-    error = SiteError("blocks.rack", "count is missing", "add it", "site.yml:7")
+    error = SiteError("count is missing", "add it", subject="blocks.rack", where="site.yml:7")
     assert str(error) == "site.yml:7: blocks.rack: count is missing; add it"
-    assert str(SiteError("blocks.rack", "count is missing", "add it")) == "blocks.rack: count is missing; add it"
+    assert (
+        str(SiteError("count is missing", "add it", subject="blocks.rack")) == "blocks.rack: count is missing; add it"
+    )

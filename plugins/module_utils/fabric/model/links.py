@@ -29,7 +29,7 @@ class Hop(NamedTuple):
     egress: str
 
 
-class Fabric:
+class Cabling:
     """All cables. A device in ``switches`` forwards; any other is a host."""
 
     def __init__(self, links: Iterable[tuple[End, End]], switches: Iterable[str]) -> None:
@@ -40,11 +40,13 @@ class Fabric:
         self.neighbours: dict[str, list[tuple[str, End, End]]] = {}
         for end_a, end_b in links:
             if end_a.device == end_b.device:
-                raise FabricError(f"cable {end_a} - {end_b}", "both ends are on the same device", "correct the links")
+                raise FabricError(
+                    "both ends are on the same device", "correct the links", subject=f"cable {end_a} - {end_b}"
+                )
             for end, peer in ((end_a, end_b), (end_b, end_a)):
                 if self.peer.get(end, peer) != peer:
                     raise FabricError(
-                        f"port {end}", f"it has cables to {self.peer[end]} and to {peer}", "correct the links"
+                        f"it has cables to {self.peer[end]} and to {peer}", "correct the links", subject=f"port {end}"
                     )
                 if end not in self.peer:
                     self.peer[end] = peer
@@ -68,16 +70,16 @@ class Fabric:
         """
         for end in (start, goal):
             if end not in self.peer:
-                raise FabricError(f"NIC {end}", "it has no cable in the fabric's links", "add its link")
+                raise FabricError("it has no cable in the fabric's links", "add its link", subject=f"NIC {end}")
         if start == goal:
-            raise FabricError(f"NIC {start}", "it is at both ends of the path", "name two different NICs")
+            raise FabricError("it is at both ends of the path", "name two different NICs", subject=f"NIC {start}")
         first, last = self.peer[start], self.peer[goal]
         distance = self._distances(last.device)
         if first.device not in distance:
             raise FabricError(
-                f"path {start} - {goal}",
                 f"{first.device} has no connection to {last.device}",
                 "check which link is missing",
+                subject=f"path {start} - {goal}",
             )
         hops: list[Hop] = []
         ingresses = {first.device: [first.port]}
@@ -104,7 +106,7 @@ class Fabric:
         return distance
 
 
-def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None = None) -> list[tuple[str, str]]:
+def buffer_cycle(fabric: Cabling, paused: Mapping[tuple[str, str], bool] | None = None) -> list[tuple[str, str]]:
     """Return the links (from, to) between switches that form a cyclic buffer dependency; empty where there is none.
 
     With PFC, the buffer of a link waits for the buffer of the next link on a packet's path. A cycle of such waits can

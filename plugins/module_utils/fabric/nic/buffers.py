@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Octet
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 
 SLOWEST_GBIT_S = 40  # the driver's minimum
 FRAME_BYTES = 9216  # MINIMUM_MAX_MTU
@@ -34,7 +34,7 @@ def lossless_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
 
 
 def buffers(
-    seen: Seen, lossless: tuple[int, ...], speed_gbit_s: int, cable_m: int, mtu_bytes: int
+    seen: SeenNic, lossless: tuple[int, ...], speed_gbit_s: int, cable_m: int, mtu_bytes: int
 ) -> tuple[Octet, Octet]:
     """Return (the buffer of each priority, the bytes of each buffer).
 
@@ -51,10 +51,10 @@ def buffers(
         lossy_bytes = min(lossy_bytes, (total - buffer_bytes * len(lossless)) // GRAIN_BYTES * GRAIN_BYTES)
     if lossy_bytes < 2 * FRAME_BYTES:
         raise FabricError(
-            f"{seen.nic.name} ({seen.nic.interface})",
             f"a lossless priority at {speed_gbit_s} Gbit/s over {cable_m} m needs a buffer of {buffer_bytes} bytes, "
             f"which leaves {max(lossy_bytes, 0)} of the port's {total or now} bytes for all others",
             "leave cable_m out (the driver then keeps its own buffers), or have fewer lossless classes",
+            subject=f"{seen.nic.name} ({seen.nic.interface})",
         )
     sizes = [lossy_bytes] + [buffer_bytes if buffer in number.values() else 0 for buffer in range(1, CLASSES)]
     return tuple(number.get(priority, 0) for priority in range(CLASSES)), tuple(sizes)

@@ -87,7 +87,7 @@ class _Printed:
     def _malformed(self, problem: str) -> FabricError:
         shown = self.text if len(self.text) <= 60 else self.text[:57] + "..."
         return FabricError(
-            self.subject, f"it printed {problem}: {shown!r}", "check that dcb is from iproute2 5.11 or later"
+            f"it printed {problem}: {shown!r}", "check that dcb is from iproute2 5.11 or later", subject=self.subject
         )
 
     def number(self, name: str, maximum: int) -> int:

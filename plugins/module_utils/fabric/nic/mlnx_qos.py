@@ -37,9 +37,9 @@ def parse(interface: str, text: str) -> Dcb:
     classes, queues = _classes(text)
     if not (mode and trust and enabled and delay) or None in classes:
         raise FabricError(
-            f"{interface}: 'mlnx_qos -a'",
             "its output is not that of mlnx_qos from mlnx-tools",
             "install iproute2's dcb",
+            subject=f"{interface}: 'mlnx_qos -a'",
         )
     table: dict[int, tuple[int, ...]] = {}
     for priority, dscps in DSCPS_OF_PRIORITY.findall(text):

@@ -43,7 +43,7 @@ def read_choices(variables: Mapping[str, Any]) -> Choices:
     names = [field.name for field in fields(Choices)]
     unknown = sorted(set(variables) - set(names))
     if unknown:
-        raise FabricError(CONF, f"unknown choices {', '.join(unknown)}", f"use {', '.join(names)}")
+        raise FabricError(f"unknown choices {', '.join(unknown)}", f"use {', '.join(names)}", subject=CONF)
     return Choices(
         rdma_class=str(variables.get("rdma_class") or ""),
         fifo_class=str(variables.get("fifo_class") or ""),
@@ -55,7 +55,7 @@ def read_choices(variables: Mapping[str, Any]) -> Choices:
 def _number(name: str, value: Any, minimum: int, maximum: int) -> int:
     if not isinstance(value, bool) and re.fullmatch(r"-?[0-9]{1,4}", str(value)) and minimum <= int(value) <= maximum:
         return int(value)
-    raise FabricError(CONF, f"{name} {value!r} is not a whole number from {minimum} to {maximum}", "give one")
+    raise FabricError(f"{name} {value!r} is not a whole number from {minimum} to {maximum}", "give one", subject=CONF)
 
 
 def of_policy(policy: Policy, choices: Choices) -> dict[str, int]:
@@ -82,9 +82,9 @@ def merged(settings: Mapping[str, Any], policy_settings: Mapping[str, Any]) -> d
     for name, value in policy_settings.items():
         if name in settings and str(settings[name]) != str(value):
             raise FabricError(
-                CONF,
                 f"{name} is set to {settings[name]}, but to {value} by this host's RoCE policy",
                 f"remove {name} from the settings, or change the policy",
+                subject=CONF,
             )
     return dict(sorted({**settings, **policy_settings}.items()))
 
@@ -93,9 +93,9 @@ def text(settings: Mapping[str, Any]) -> str:
     """Return the file's text. Raises FabricError for a name that is not NCCL's, or a value with a line end."""
     for name, value in settings.items():
         if not NAME.fullmatch(str(name)):
-            raise FabricError(CONF, f"{name} is not a setting of NCCL", "its settings begin with NCCL_")
+            raise FabricError(f"{name} is not a setting of NCCL", "its settings begin with NCCL_", subject=CONF)
         if not re.fullmatch(r"[^\r\n]+", str(value)):
-            raise FabricError(CONF, f"the value of {name} is not one line", "give one line")
+            raise FabricError(f"the value of {name} is not one line", "give one line", subject=CONF)
     lines = [f"{name}={value}" for name, value in sorted(settings.items())]
     return "\n".join(["# Written by sailloft.fleet; changes here are lost.", *lines, ""])
 

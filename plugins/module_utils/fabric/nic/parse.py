@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import value
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import Check, InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, DSCPS, Nic, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic, VirtualFunction
 
 NUMBER, PRIORITY = values.within(0, (1 << 63) - 1), values.within(0, CLASSES - 1)
 
@@ -28,7 +28,7 @@ class NicReading:
     ``seen``: its QoS and GIDs, one object for NICs that are alike. The other fields are those of Seen.
     """
 
-    seen: Seen
+    seen: SeenNic
     speed_gbit_s: int | None
     mac: str | None
     vfs: tuple[VirtualFunction, ...]
@@ -50,7 +50,7 @@ def nic_of(subject: str, reading: Any, nics: dict[str, Nic] | None = None) -> Ni
     return read[text]
 
 
-def seen_of(subject: str, reading: Any, nics: dict[str, Seen], shared_buffer_reason: str | None = None) -> Seen:
+def seen_of(subject: str, reading: Any, nics: dict[str, SeenNic], shared_buffer_reason: str | None = None) -> SeenNic:
     """Return a NIC from roce_nic_info's result: its QoS, and why some of it is not shown. Raises FabricError.
 
     ``shared_buffer_reason``: the reason why its lossless priorities need no buffer of their own, or None. Equal NICs
@@ -61,12 +61,14 @@ def seen_of(subject: str, reading: Any, nics: dict[str, Seen], shared_buffer_rea
     if text not in nics:
         fields = _checked(subject, settings, SEEN_FIELDS)
         buffer_reason = {"own_buffer": shared_buffer_reason} if shared_buffer_reason else {}
-        nics[text] = Seen(nic_of(subject, reading), cannot={**fields["cannot"], **buffer_reason}, gids=fields["gids"])
+        nics[text] = SeenNic(
+            nic_of(subject, reading), cannot={**fields["cannot"], **buffer_reason}, gids=fields["gids"]
+        )
     return nics[text]
 
 
 def reading_of(
-    subject: str, reading: Any, nics: dict[str, Seen], shared_buffer_reason: str | None = None
+    subject: str, reading: Any, nics: dict[str, SeenNic], shared_buffer_reason: str | None = None
 ) -> NicReading:
     """Return a NIC from roce_nic_info's result, and what identifies its port and VFs, as ``seen_of``."""
     fields = _checked(subject, _fields(subject, reading, PORT_FIELDS), PORT_FIELDS)
@@ -100,7 +102,9 @@ def _checked(subject: str, fields: Mapping[str, Any], checks: Mapping[str, Check
 
 
 def _invalid_nic(subject: str, problem: str) -> FabricError:
-    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({problem})", "give its result unchanged")
+    return FabricError(
+        f"not a NIC as roce_nic_info returns it ({problem})", "give its result unchanged", subject=subject
+    )
 
 
 def _or_none(check: Check) -> Check:

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, DSCPS, Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers import buffers
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 
 NICS = "roce_host_nics"
@@ -57,18 +57,20 @@ class NicRequest:
 def read_nics(variable: Any) -> dict[str, NicRequest]:
     """Read the variable ``roce_host_nics``: ``{"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}``. Raises FabricError."""
     if not isinstance(variable, Mapping) or not variable:
-        raise FabricError(NICS, "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}")
+        raise FabricError(
+            "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}", subject=NICS
+        )
     return {name: _request(name, data) for name, data in variable.items()}
 
 
 def _request(name: Any, data: Any) -> NicRequest:
     subject = f"{NICS}: {name}"
     if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
-        raise FabricError(subject, "not the name of an RDMA device", "'ls /sys/class/infiniband' shows them")
+        raise FabricError("not the name of an RDMA device", "'ls /sys/class/infiniband' shows them", subject=subject)
     given = Settings(FabricError, subject, {} if data is None else data)
     request: NicRequest = given.load(NicRequest, LIMITS)
     if request.cable_m is not None and request.speed_gbit_s is None:
-        raise FabricError(subject, "cable_m without speed_gbit_s", "give both: headroom follows from the two")
+        raise FabricError("cable_m without speed_gbit_s", "give both: headroom follows from the two", subject=subject)
     return request
 
 
@@ -80,11 +82,11 @@ def class_of(policy: Policy, name: str | None) -> RdmaClass:
         if rdma_class.name == name:
             return rdma_class
     names = ", ".join(rdma_class.name for rdma_class in policy.classes)
-    raise FabricError("roce_policy", f"there is no class {name!r}", f"valid names: {names}")
+    raise FabricError(f"there is no class {name!r}", f"valid names: {names}", subject="roce_policy")
 
 
 def plan(
-    policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen, parent: Nic | None
+    policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: SeenNic, parent: Nic | None
 ) -> tuple[Nic, dict[str, str]]:
     """Return what ``requested`` does. ``parent``: a VF's physical function as it will be, where it can be seen.
 
@@ -98,7 +100,7 @@ def plan(
     return replace(wanted, may_mark=None if seen.nic.is_vf and parent is None else True), cannot
 
 
-def requested(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> tuple[Nic, dict[str, str]]:
+def requested(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: SeenNic) -> tuple[Nic, dict[str, str]]:
     """Return the wanted settings of the function, and the reason for each field of Nic that it cannot have.
 
     ``rdma_class``: the class of RDMA-CM's connections. A field is None where the function has no such setting. Raises
@@ -116,7 +118,7 @@ def _unset(name: str) -> Any:
     return next(nic_field.default for nic_field in fields(Nic) if nic_field.name == name)
 
 
-def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> Nic:
+def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: SeenNic) -> Nic:
     """Return the settings of a function that supports all of them."""
     priority_of_dscp = {traffic.dscp: traffic.priority for traffic in policy.with_dscp}
     class_of_priority = {traffic.priority: traffic.traffic_class for traffic in policy.all_classes}
@@ -162,22 +164,22 @@ def _full_settings(policy: Policy, rdma_class: RdmaClass, request: NicRequest, s
     return replace(nic, priority_to_buffer=priority_to_buffer, buffer_bytes=buffer_bytes, cable_m=request.cable_m)
 
 
-def _check_marks(seen: Seen, parent: Nic | None) -> None:
+def _check_marks(seen: SeenNic, parent: Nic | None) -> None:
     if parent and parent.trust != "dscp":
         raise FabricError(
-            f"{seen.nic.name} (VF of {parent.name})",
             f"its packets' DSCP does not choose their priority, since {parent.name} trusts {parent.trust or 'no DSCP'}",
             f"add {parent.name} to {NICS} too",
+            subject=f"{seen.nic.name} (VF of {parent.name})",
         )
 
 
-def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: Seen) -> None:
+def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: SeenNic) -> None:
     for name in (*NEEDED, *(["pfc"] if policy.lossless else [])):
         if name in cannot:
             raise FabricError(
-                f"{seen.nic.name} ({seen.nic.interface})",
                 f"it cannot have {name}: {cannot[name]}",
                 f"leave it out of {NICS}, or use a driver that supports it",
+                subject=f"{seen.nic.name} ({seen.nic.interface})",
             )
     dcb = seen.dcb
     if dcb is None:
@@ -185,20 +187,20 @@ def _check_capabilities(policy: Policy, cannot: dict[str, str], seen: Seen) -> N
     for traffic in policy.all_classes:
         if traffic.traffic_class >= dcb.classes_at_most:
             raise FabricError(
-                f"{seen.nic.name} ({seen.nic.interface})",
                 f"it has {dcb.classes_at_most} traffic classes (0 to {dcb.classes_at_most - 1}), but the policy uses "
                 f"{traffic.traffic_class}",
                 "give the policy's classes lower traffic classes",
+                subject=f"{seen.nic.name} ({seen.nic.interface})",
             )
     if len(policy.lossless) > dcb.lossless_at_most:
         raise FabricError(
-            f"{seen.nic.name} ({seen.nic.interface})",
             f"it can have {dcb.lossless_at_most} lossless priorities, but the policy has {len(policy.lossless)}",
             "make one of its classes lossy",
+            subject=f"{seen.nic.name} ({seen.nic.interface})",
         )
 
 
-def expected(wanted: Nic, seen: Seen) -> Nic:
+def expected(wanted: Nic, seen: SeenNic) -> Nic:
     """Return the expected reading after the function is set.
 
     Each setting has its requested value, or its current value where none is requested.
@@ -215,7 +217,7 @@ def expected(wanted: Nic, seen: Seen) -> Nic:
     return Nic(**values)
 
 
-def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
+def differences(wanted: Nic, seen: SeenNic) -> dict[str, tuple[Any, Any]]:
     """Return, by field of Nic, (before, after) as text for each difference from ``wanted``.
 
     None in ``wanted`` requests nothing, except in ``forced_tos``, where it requests that applications choose.
@@ -246,7 +248,7 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _shown(name: str, values: tuple[Any, ...], indices: list[int], seen: Seen | None) -> dict[str, Any]:
+def _shown(name: str, values: tuple[Any, ...], indices: list[int], seen: SeenNic | None) -> dict[str, Any]:
     """Return DSCPs by priority ({"priority 3": "DSCP 26"}), and all other values by their index."""
     if name != "dscp_to_priority":
         return {str(index): _plain(values[index]) for index in indices}

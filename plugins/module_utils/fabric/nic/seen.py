@@ -56,7 +56,7 @@ class VirtualFunction:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenNic:
     """One function of a NIC as it was read.
 
     ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel driver ("mlx5_core").

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Nic, Octet
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import dcb, mlnx_qos
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import differences
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 
 
 class Tool(Protocol):
@@ -51,7 +51,7 @@ TOOLS: dict[str, Tool] = {"dcb": dcb, "mlnx_qos": mlnx_qos}
 
 
 @dataclass(frozen=True)
-class Step:
+class NicStep:
     """One write: a command, or ``text`` to the kernel's file ``path``; a step without either writes RDMA-CM's ToS."""
 
     setting: str  # a field of Nic
@@ -60,19 +60,19 @@ class Step:
     text: str = ""
 
 
-def _tool(seen: Seen) -> Tool:
+def _tool(seen: SeenNic) -> Tool:
     """Return the tool that sets the DCB of ``seen``. Raises FabricError where there is none."""
     if seen.dcb is None:
         reason = seen.cannot.get("queues", "no tool shows it")
         raise FabricError(
-            f"{seen.nic.name} ({seen.nic.interface})",
             f"its DCB cannot be set: {reason}",
             "make 'dcb ets show' work on it, or leave it out",
+            subject=f"{seen.nic.name} ({seen.nic.interface})",
         )
     return TOOLS[seen.dcb.tool]
 
 
-def steps(seen: Seen, wanted: Nic) -> list[Step]:
+def steps(seen: SeenNic, wanted: Nic) -> list[NicStep]:
     """Return the writes, in order; empty where ``seen`` is as ``wanted``.
 
     Raises FabricError where DCB must be set and there is no DCB. A plan never requests that, but a backup may.
@@ -80,17 +80,17 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
     differing = set(differences(wanted, seen))
     interface = wanted.interface
     staying = tuple(priority for priority in seen.nic.pfc if priority in wanted.pfc)
-    written: list[Step] = []
+    written: list[NicStep] = []
 
     def commands(setting: str, argvs: list[list[str]]) -> None:
-        written.extend(Step(setting, tuple(argv)) for argv in argvs)
+        written.extend(NicStep(setting, tuple(argv)) for argv in argvs)
 
     if "pfc" in differing and staying != seen.nic.pfc:
         commands("pfc", _tool(seen).set_pfc(interface, staying, seen.nic.cable_m))
     if "dcbx_by_host" in differing and seen.dcb and seen.dcb.by_host is False:
         commands("dcbx_by_host", _tool(seen).take_over(interface))
     if "ip_mtu_bytes" in differing:
-        written.append(Step("ip_mtu_bytes", path=f"/sys/class/net/{interface}/mtu", text=str(wanted.ip_mtu_bytes)))
+        written.append(NicStep("ip_mtu_bytes", path=f"/sys/class/net/{interface}/mtu", text=str(wanted.ip_mtu_bytes)))
     if "cable_m" in differing and wanted.cable_m is not None:
         commands("cable_m", _tool(seen).set_delay(interface, staying, wanted.cable_m))
     if differing & {"buffer_bytes", "priority_to_buffer"}:
@@ -106,13 +106,15 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
         )
     written += _points(seen, wanted, differing)
     if "cnp_dscp" in differing:
-        written.append(Step("cnp_dscp", path=seen.cnp_path, text=str(wanted.cnp_dscp)))
+        written.append(NicStep("cnp_dscp", path=seen.cnp_path, text=str(wanted.cnp_dscp)))
     if "cm_tos" in differing:
-        written.append(Step("cm_tos", text=str(wanted.cm_tos)))
+        written.append(NicStep("cm_tos", text=str(wanted.cm_tos)))
     if "forced_tos" in differing:
         path = f"/sys/class/infiniband/{wanted.name}/tc/1/traffic_class"
         # -1 means that none is forced (mlx5_ib's traffic_class_store treats every value below 0 so).
-        written.append(Step("forced_tos", path=path, text=str(-1 if wanted.forced_tos is None else wanted.forced_tos)))
+        written.append(
+            NicStep("forced_tos", path=path, text=str(-1 if wanted.forced_tos is None else wanted.forced_tos))
+        )
     if "pfc" in differing and staying != wanted.pfc:
         commands("pfc", _tool(seen).set_pfc(interface, wanted.pfc, wanted.cable_m or seen.nic.cable_m))
     if "dcbx_by_host" in differing and wanted.dcbx_by_host is False:
@@ -121,7 +123,7 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
     return written
 
 
-def _dscps_to_map(seen: Seen, wanted: Nic, every: bool) -> dict[int, int]:
+def _dscps_to_map(seen: SeenNic, wanted: Nic, every: bool) -> dict[int, int]:
     """Return the priority of each DSCP to be mapped: of all if ``every``, else of those that differ."""
     return {
         dscp: priority
@@ -130,7 +132,7 @@ def _dscps_to_map(seen: Seen, wanted: Nic, every: bool) -> dict[int, int]:
     }
 
 
-def _points(seen: Seen, wanted: Nic, differing: set[str]) -> list[Step]:
+def _points(seen: SeenNic, wanted: Nic, differing: set[str]) -> list[NicStep]:
     """Return the writes that turn the notification and reaction points of priorities on or off."""
     written = []
     for setting, point in (("notification", "roce_np"), ("reaction", "roce_rp")):
@@ -140,5 +142,5 @@ def _points(seen: Seen, wanted: Nic, differing: set[str]) -> list[Step]:
         for priority in range(CLASSES):
             if (priority in goal) != (priority in now):
                 path = f"{seen.ecn_path}/{point}/enable/{priority}"
-                written.append(Step(setting, path=path, text=str(int(priority in goal))))
+                written.append(NicStep(setting, path=path, text=str(int(priority in goal))))
     return written

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Application,
     Nic,
@@ -23,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Reasons, fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.guests import Carrier
@@ -44,7 +44,7 @@ PLACE = "its packets are followed to a switch's port"
 class PathHost:
     """A host's NICs by the names that links use, and the applications that send through them; None: not asked for."""
 
-    nics: Mapping[str, Seen] = field(default_factory=dict)
+    nics: Mapping[str, SeenNic] = field(default_factory=dict)
     applications: tuple[Application, ...] | None = ()
 
 
@@ -151,7 +151,7 @@ class Checker:
         Raises FabricError where it is not known.
         """
         if end in self.seen.unknown:
-            raise FabricError(f"NIC {end}", self.seen.unknown[end], "name another NIC, or correct this")
+            raise FabricError(self.seen.unknown[end], "name another NIC, or correct this", subject=f"NIC {end}")
         return self.seen.carriers[end].port if end in self.seen.carriers else end
 
     def receiver(self, end: End) -> Part:
@@ -282,7 +282,7 @@ def _not_held(system: SwitchSystem | None) -> Reasons:
     return system.not_held if system else NO_REASONS
 
 
-def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
+def follow(fabric: Cabling, start: End, goal: End, checker: Checker) -> list[Part]:
     """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back.
 
     The NIC of a guest is followed over its VF and the physical function to the port.
@@ -314,7 +314,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
     return [*checker.applications(start.device), *_deduplicated([*parts, checker.reactor(first)])]
 
 
-def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
+def survey(fabric: Cabling, checker: Checker) -> Iterator[Part]:
     """Yield all parts of the fabric, where each host sends to each other, over every port in both directions.
 
     Parts are yielded one by one, because a large fabric has hundreds of thousands and most of them have no fault.
@@ -348,7 +348,7 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     yield from map(checker.reactor, receivers)
 
 
-def deadlock(fabric: Fabric, checker: Checker) -> Part:
+def deadlock(fabric: Cabling, checker: Checker) -> Part:
     """Check that pauses cannot wait for each other in a cycle, over the links that really pause."""
 
     def pauses(end: End) -> bool:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.hosts import NicsByHost
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
@@ -41,7 +41,7 @@ class GuestPorts:
     ``guests``: the hypervisor of each guest.
     """
 
-    def __init__(self, fabric: Fabric, guests: Mapping[str, str], readings: NicsByHost) -> None:
+    def __init__(self, fabric: Cabling, guests: Mapping[str, str], readings: NicsByHost) -> None:
         self._fabric = fabric
         self._guests = guests
         self._readings = readings
@@ -49,7 +49,7 @@ class GuestPorts:
         self.carriers: dict[End, Carrier] = {}
         self.unknown: dict[End, str] = {}
 
-    def with_port(self, end: End) -> Seen:
+    def with_port(self, end: End) -> SeenNic:
         """Return a NIC as it was read; a VF with its physical function as parent, where that is known.
 
         The port of a VF, or of a guest's NIC that is no end of a link, is recorded in ``carriers``, or in ``unknown``
@@ -123,13 +123,15 @@ def read_guests(guests: Mapping[str, Any] | None) -> dict[str, str]:
     hypervisors = {}
     for guest, hypervisor in (guests or {}).items():
         if hypervisor is not None and (not isinstance(hypervisor, str) or not hypervisor):
-            raise FabricError(f"guest {guest}", f"{hypervisor!r} is no name of a host", "correct gpu_guest_host")
+            raise FabricError(
+                f"{hypervisor!r} is no name of a host", "correct gpu_guest_host", subject=f"guest {guest}"
+            )
         if hypervisor is not None:
             hypervisors[guest] = hypervisor
     return hypervisors
 
 
-def unread_guests(fabric: Fabric, guests: Mapping[str, str], readings: NicsByHost) -> Iterator[tuple[str, str]]:
+def unread_guests(fabric: Cabling, guests: Mapping[str, str], readings: NicsByHost) -> Iterator[tuple[str, str]]:
     """Yield the guests on the fabric's hosts whose NICs were not read, each with the reason.
 
     None of ``unknown_nics``, whose hypervisor has NICs for them.
@@ -141,7 +143,7 @@ def unread_guests(fabric: Fabric, guests: Mapping[str, str], readings: NicsByHos
 
 
 def unknown_nics(
-    fabric: Fabric, guests: Mapping[str, str], readings: NicsByHost, known: Collection[End]
+    fabric: Cabling, guests: Mapping[str, str], readings: NicsByHost, known: Collection[End]
 ) -> Iterator[tuple[str, Claim]]:
     """Yield what sends in no path, although it is of a host that was read: its place, and the finding.
 
@@ -159,7 +161,7 @@ def unknown_nics(
             yield hypervisor, fault(claim, "its NICs", None, f"{NO_PATH}; {UNREAD_GUEST}")
 
 
-def _gives_nics(fabric: Fabric, hypervisor: str, readings: NicsByHost) -> bool:
+def _gives_nics(fabric: Cabling, hypervisor: str, readings: NicsByHost) -> bool:
     """Return true for a host that was read and has VFs, or lacks a NIC that a link has: its guests may have them."""
     nics = readings.get(hypervisor)
     if nics is None:

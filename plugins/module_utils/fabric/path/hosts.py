@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse im
     reading_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest, read_nics
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import HOST, SwitchSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.overrides import LINE_RATE, LINE_RATE_WRONG
@@ -45,7 +45,7 @@ class HostReadings(NamedTuple):
 def read_hosts(readings: Mapping[str, Any], inventory: Mapping[str, Any] | None) -> HostReadings:
     """Read the NICs of each host for itself. ``inventory``: roce_host_nics by host."""
     hosts = HostReadings({}, {}, {})
-    seen: dict[str, Seen] = {}
+    seen: dict[str, SeenNic] = {}
     requests_by_text: dict[str, dict[str, NicRequest]] = {}  # hosts of a fleet are alike
     for host, nics in readings.items():
         settings = (inventory or {}).get(host)
@@ -55,7 +55,7 @@ def read_hosts(readings: Mapping[str, Any], inventory: Mapping[str, Any] | None)
                 requests_by_text[text] = read_nics(settings) if settings else {}
             requests = requests_by_text[text]
             if not isinstance(nics, Mapping):
-                raise FabricError("its NICs", "not a dictionary", "give the result of roce_nic_info unchanged")
+                raise FabricError("not a dictionary", "give the result of roce_nic_info unchanged", subject="its NICs")
             read = {
                 nic: reading_of(f"NIC {nic}", data, seen, _shared_buffer_reason(requests.get(nic)))
                 for nic, data in nics.items()
@@ -65,7 +65,7 @@ def read_hosts(readings: Mapping[str, Any], inventory: Mapping[str, Any] | None)
             hosts.nics[host] = read
             hosts.requests.update({End(host, nic): request for nic, request in requests.items()})
         except FabricError as error:
-            hosts.unread[host] = FabricError(f"host {host}: {error.subject}", error.cause, error.remedy)
+            hosts.unread[host] = FabricError(error.cause, error.remedy, subject=f"host {host}: {error.subject}")
     return hosts
 
 

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan imp
     requested,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.programs import to_set
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
     pfc_of_class,
     pfc_of_others,
@@ -80,7 +80,7 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Claim]:
         )
 
 
-def gids(app: Application, nics: Mapping[str, Seen]) -> Iterator[Claim]:
+def gids(app: Application, nics: Mapping[str, SeenNic]) -> Iterator[Claim]:
     """Check the GID that the application uses on each NIC of its host; the NIC's own choice is not checked."""
     if app.gid_index is None:
         return
@@ -121,7 +121,7 @@ def virtual_function(vf: VirtualFunction, rdma: RdmaClass) -> Iterator[Claim]:
         )
 
 
-def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
+def sender(seen: SeenNic, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the NIC that sends RoCE packets."""
     nic = seen.nic
     if nic.forced_tos is not None and nic.forced_tos != rdma.tos:
@@ -152,13 +152,13 @@ def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     yield from _nic(seen, rdma, policy)
 
 
-def reactor(seen: Seen, rdma: RdmaClass) -> Iterator[Claim]:
+def reactor(seen: SeenNic, rdma: RdmaClass) -> Iterator[Claim]:
     """Check the sender's NIC as the one that receives a CNP."""
     claim = f"the reaction point of priority {rdma.priority} is on"
     yield from _point("reaction", claim, seen, rdma, "CNPs arrive and the sender does not slow down")
 
 
-def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
+def receiver(seen: SeenNic, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the NIC that receives RoCE packets and answers marked ones with CNPs; of a known VF its port does."""
     yield from _nic(seen, rdma, policy)
     if seen.parent is not None:
@@ -176,7 +176,7 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
         yield fault(leave, policy.cnp.dscp, dscp, consequence)
 
 
-def as_planned(seen: Seen, request: NicRequest, policy: Policy) -> Iterator[Claim]:
+def as_planned(seen: SeenNic, request: NicRequest, policy: Policy) -> Iterator[Claim]:
     """Compare the NIC with its plan, as roce_host does, so that no setting is left out.
 
     Nothing is returned where a check of a class fails, which says more of the cause. ``request``: the inventory's
@@ -199,7 +199,7 @@ def as_planned(seen: Seen, request: NicRequest, policy: Policy) -> Iterator[Clai
         yield fault(setting, wanted_value, seen_value, "the NIC is not as its plan; apply roce_host again")
 
 
-def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Claim]:
+def _point(field: str, claim: str, seen: SeenNic, rdma: RdmaClass, consequence: str) -> Iterator[Claim]:
     """Check the notification point or the reaction point."""
     on = getattr(seen.nic, field)
     if on is None:
@@ -208,7 +208,7 @@ def _point(field: str, claim: str, seen: Seen, rdma: RdmaClass, consequence: str
         yield fault(claim, rdma.priority, list(on), consequence)
 
 
-def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
+def _buffer(seen: SeenNic, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the ingress buffer of a lossless priority."""
     if rdma.mode != LOSSLESS:
         return
@@ -233,7 +233,7 @@ def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
         yield fault(claim, "a buffer", seen_buffer, f"{consequence}; give the NIC its cable_m in roce_host_nics")
 
 
-def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
+def _nic(seen: SeenNic, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the settings that every NIC needs, whether it sends or receives."""
     nic = seen.nic
     if seen.parent is None and nic.is_vf and "trust" in seen.cannot:
@@ -250,7 +250,7 @@ def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
         )
 
 
-def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
+def _nic_port(seen: SeenNic, rdma: RdmaClass, policy: Policy) -> Iterator[Claim]:
     """Check the settings of a NIC's port.
 
     A physical function that lacks a setting which RoCE needs is at fault, whatever the reason.

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
@@ -29,7 +29,7 @@ ALIKE = "most of its hosts have the same NICs at it"
 class Rails:
     """The NICs that each switch serves. Without rails and planes, where each switch serves all, nothing has a title."""
 
-    def __init__(self, fabric: Fabric, carried_by: Mapping[End, End]) -> None:
+    def __init__(self, fabric: Cabling, carried_by: Mapping[End, End]) -> None:
         """``carried_by``: the ports that carry the NICs of guests."""
         self._carried_by = carried_by
         self._port_of: dict[End, End] = {}  # the leaf's port of each NIC
@@ -59,7 +59,7 @@ class Rails:
             nics: f"{'rail' if len(nics) == 1 else 'plane'} {fold(nics)}" for nics in {*self.served.values()}
         }
 
-    def _add_upper_switches(self, fabric: Fabric) -> None:
+    def _add_upper_switches(self, fabric: Cabling) -> None:
         """Let each switch serve the NICs of the switches that are nearer to the hosts, layer by layer."""
         layer = set(self.served)
         while layer:

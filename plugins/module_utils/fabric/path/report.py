@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import value
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Application,
     PortQos,
@@ -48,7 +48,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import (
     PLANNABLE,
     READABLE,
-    Readings,
+    FabricReadings,
     left_to_change,
     read_fabric,
     running_texts,
@@ -101,7 +101,7 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def requested_parts(
-    params: Mapping[str, Any], readings: Readings, hosts: HostReadings, with_changes: bool = True
+    params: Mapping[str, Any], readings: FabricReadings, hosts: HostReadings, with_changes: bool = True
 ) -> Iterator[Part]:
     """Return all parts of the paths that the module's ``params`` request, in their order. Raises FabricError.
 
@@ -158,7 +158,7 @@ def requested_parts(
             yield Part(SENDER, place, (finding,))
 
 
-def _parts(fabric: Fabric, paths: list[tuple[End, End]], checker: Checker) -> Iterator[Part]:
+def _parts(fabric: Cabling, paths: list[tuple[End, End]], checker: Checker) -> Iterator[Part]:
     for start, goal in paths:
         yield from follow(fabric, start, goal, checker)
     if not paths:
@@ -228,7 +228,7 @@ def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
     classes = [rdma_class for rdma_class in policy.classes if wanted in (None, rdma_class.name)]
     if not classes:
         names = ", ".join(rdma_class.name for rdma_class in policy.classes)
-        raise FabricError(f"class {wanted}", "the policy has no such RoCE class", f"name one of {names}")
+        raise FabricError("the policy has no such RoCE class", f"name one of {names}", subject=f"class {wanted}")
     return classes
 
 
@@ -251,7 +251,7 @@ def _path_hosts(
     for name in applications or ():
         if name not in params["nics"]:
             raise FabricError(
-                f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
+                "its applications are given, but not its NICs", "read them with roce_nic_info", subject=f"host {name}"
             )
     hypervisors = {*guests.values()}
     path_hosts = {}

@@ -146,8 +146,8 @@ def find_asic(asics: Mapping[str, Asic], name: Any, subject: str) -> Asic:
     """Return the ASIC of that name. Raises FabricError for ``subject``, with the known names, if there is none."""
     if not isinstance(name, str) or name not in asics:
         raise FabricError(
-            subject,
             f"ASIC {name!r} is unknown" if name is not None else "roce_switch_asic is missing",
             f"valid values: {', '.join(sorted(asics))}; or give its numbers and their source in {ASICS_VARIABLE}",
+            subject=subject,
         )
     return asics[name]

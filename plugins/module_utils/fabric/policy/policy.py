@@ -195,9 +195,9 @@ def _check_mtus(record: Settings, path_mtu: int, mtu: int, switch_mtu: int) -> N
 def _rdma_class(name: Any, settings: Any) -> RdmaClass:
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in ("cnp", "default"):
         raise FabricError(
-            f"{POLICY}: class {name!r}",
             "not a valid name for a RoCE class",
             "use at most 16 lower-case letters, digits and '_', starting with a letter; cnp and default are reserved",
+            subject=f"{POLICY}: class {name!r}",
         )
     record = Settings(FabricError, f"{POLICY}: class {name}", settings)
     record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
@@ -277,8 +277,8 @@ def _check_distinct(policy: Policy) -> None:
                 continue
             if number in owners:
                 raise FabricError(
-                    POLICY,
                     f"{owners[number]} and {name} have the same {setting} {number}, so no switch can tell them apart",
                     f"give one of them another {setting}",
+                    subject=POLICY,
                 )
             owners[number] = name

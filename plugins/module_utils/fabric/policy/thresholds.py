@@ -187,18 +187,18 @@ def headroom_of(
     if not cables:
         speeds = sorted({speed for speed, _cable in asic.headroom})
         raise FabricError(
-            subject,
             f"{asic.title} has no headroom profile for {speed_gbit_s} Gbit/s"
             + (f", only for {', '.join(map(str, speeds))}" if speeds else ""),
             f"add the ASIC's profile for this speed, with its source, to {ASICS_VARIABLE}",
+            subject=subject,
         )
     own_cable = min((cable for speed, cable in own_xoff if speed == speed_gbit_s and cable >= cable_m), default=None)
     if own_cable is None and cable_m > cables[-1]:
         raise FabricError(
-            subject,
             f"a cable of {cable_m} m is longer than {asic.title}'s profiles for {speed_gbit_s} Gbit/s, which end at "
             f"{cables[-1]} m",
             f"give headroom_bytes for {speed_gbit_s} Gbit/s and {cable_m} m",
+            subject=subject,
         )
     row = asic.headroom[speed_gbit_s, min((cable for cable in cables if cable >= cable_m), default=cables[-1])]
     if own_cable is not None:
@@ -237,16 +237,16 @@ def _check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_b
     )
     if xoff < minimum:
         raise FabricError(
-            subject,
             f"{headroom} is less than the {minimum} that may arrive after a pause was sent: {parts}",
             f"give {minimum} or more, in bytes, for this speed and cable",
+            subject=subject,
         )
     if xoff > CEILING_FACTOR * minimum:
         raise FabricError(
-            subject,
             f"{headroom} is more than {CEILING_FACTOR} times the {minimum} that may arrive after a pause was sent: "
             f"{parts}",
             "check that it is in bytes, and for this speed and cable",
+            subject=subject,
         )
 
 
@@ -267,15 +267,15 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
         part = Fraction(divided * shares.headroom_percent, 100)
         if need.bytes > part:
             raise FabricError(
-                subject,
                 f"{headroom}, does not fit into the {shares.headroom_percent}% that the system keeps for headroom of "
                 f"the {divided} that ports share of {asic.title}'s buffer: {int(part)}",
                 "give headroom a larger part of the switch's buffer while no traffic has to pass (the plan reads it), "
                 f"{remedy}",
+                subject=subject,
             )
         return Fraction(divided * (shares.lossless_percent or 0), 100)
     if need.bytes >= buffer and (shares is not None or asic.sizes_pools):
-        raise FabricError(subject, f"{headroom}, does not fit into {asic.title}'s buffer of {buffer}", remedy)
+        raise FabricError(f"{headroom}, does not fit into {asic.title}'s buffer of {buffer}", remedy, subject=subject)
     if shares is not None:
         return Fraction((buffer - need.bytes) * (shares.lossless_percent or 0), 100)
     if asic.sizes_pools:
@@ -284,27 +284,27 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
         pools = asic.pool_bytes + asic.lossy_pool_bytes
         if need.bytes + pools > buffer:
             raise FabricError(
-                subject,
                 f"{headroom}, and the pools, {asic.pool_bytes} for lossless and {asic.lossy_pool_bytes} for lossy "
                 f"packets, are {need.bytes + pools} together, but {asic.title} has {buffer}",
                 remedy,
+                subject=subject,
             )
         return Fraction(asic.pool_bytes)
     if need.xoff_bytes > max(OVERSUBSCRIPTION * asic.headroom_pool_bytes, asic.vendor_headroom_bytes):
         vendor_part = f", and than the {asic.vendor_headroom_bytes} of its vendor's profiles for all ports"
         raise FabricError(
-            subject,
             f"the headroom of {need.label} is {need.xoff_bytes} bytes, more than {OVERSUBSCRIPTION} times the pool of "
             f"{asic.headroom_pool_bytes} bytes that they share on {asic.title}"
             + (vendor_part if asic.vendor_headroom_bytes else ""),
             remedy,
+            subject=subject,
         )
     if need.reserved_bytes >= asic.shared_bytes:
         raise FabricError(
-            subject,
             f"the {need.reserved_bytes} bytes reserved for {need.label} leave nothing of {asic.title}'s pool of "
             f"{asic.shared_bytes}",
             remedy,
+            subject=subject,
         )
     return Fraction(asic.shared_bytes - need.reserved_bytes)
 
@@ -347,10 +347,10 @@ def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, packet_bytes: int, subject: str) 
     maximum = _floor_to_step(minimum + (pfc_bytes - minimum) * ecn.probability_percent / MARKED_PERCENT)
     if maximum <= minimum:
         raise FabricError(
-            subject,
             f"PFC may pause at a queue of {int(pfc_bytes)} bytes or more, and ECN cannot mark earlier: one packet has "
             f"{packet_bytes} bytes",
             "use a larger alpha, shorter cables, a smaller path_mtu_bytes, fewer ports or fewer classes",
+            subject=subject,
         )
     return Ecn(minimum, maximum, ecn.probability_percent)
 
@@ -365,11 +365,11 @@ def check_ecn(ecn: Ecn, pfc_bytes: Fraction, subject: str, name: str) -> None:
     marked = marked_percent(ecn, pfc_bytes)
     if marked < MARKED_PERCENT:
         raise FabricError(
-            subject,
             f"PFC could pause before class {name} marks: at a queue of {int(pfc_bytes)} bytes, where PFC may begin "
             f"to pause, its ECN of {ecn.minimum_bytes} to {ecn.maximum_bytes} bytes at {ecn.probability_percent}% "
             f"marks {float(marked):.2f}% of packets, but must mark {MARKED_PERCENT}%",
             "lower minimum_bytes and maximum_bytes, or omit ecn, which is then compiled",
+            subject=subject,
         )
 
 

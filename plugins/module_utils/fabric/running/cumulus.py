@@ -90,19 +90,21 @@ def document(text: str, name: str) -> Tree:
         content = DECODER.decode(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
     except (ValueError, block_yaml.YamlError, RecursionError) as error:
         raise FabricError(
-            place, f"neither JSON nor YAML ({error})", "give all of what `nv config show -o json` prints"
+            f"neither JSON nor YAML ({error})", "give all of what `nv config show -o json` prints", subject=place
         ) from None
     if isinstance(content, list):
         if not all(isinstance(part, dict) and set(part) <= {"set", "header"} for part in content) or not content:
             raise FabricError(
-                place, "a list of items other than header and set", "give what `nv config show` prints, not a patch"
+                "a list of items other than header and set",
+                "give what `nv config show` prints, not a patch",
+                subject=place,
             )
         merged: Tree = {}
         for part in content:
             merge(merged, part.get("set") or {}, place)
         content = merged
     if not isinstance(content, dict) or not {"interface", "qos"} & set(content):
-        raise FabricError(place, "it contains no settings", "give what `nv config show -o json` prints")
+        raise FabricError("it contains no settings", "give what `nv config show -o json` prints", subject=place)
     return content
 
 
@@ -124,7 +126,9 @@ def items(node: Any, place: str) -> Iterator[tuple[str, Any]]:
         return ((str(word), {}) for word in node)
     if isinstance(node, (str, int)) and not isinstance(node, bool):
         return iter([(str(node), {})])
-    raise FabricError(place, f"{str(node)[:60]!r} where settings are expected", "compare it with `nv config show`")
+    raise FabricError(
+        f"{str(node)[:60]!r} where settings are expected", "compare it with `nv config show`", subject=place
+    )
 
 
 def names_of(key: str, place: str) -> list[str]:
@@ -142,7 +146,9 @@ def names_of(key: str, place: str) -> list[str]:
         if match:
             low, high = int(match[2]), int(match[3])
             if not 0 <= high - low < MOST_IN_A_RANGE:
-                raise FabricError(place, f"{key!r} is not a range", f"write it ascending, of at most {MOST_IN_A_RANGE}")
+                raise FabricError(
+                    f"{key!r} is not a range", f"write it ascending, of at most {MOST_IN_A_RANGE}", subject=place
+                )
             names += [f"{stem}{number}" for number in range(low, high + 1)]
         else:
             names.append(first)
@@ -175,7 +181,7 @@ class NvueReader:
     def refuse(
         self, path: str, cause: str, remedy: str = "compare it with the switch's `nv config show`"
     ) -> FabricError:
-        return FabricError(f"{self.place}: {path}", cause, remedy)
+        return FabricError(cause, remedy, subject=f"{self.place}: {path}")
 
     def below(self, node: Any, *path: str, place: str = "") -> Tree:
         """Return the settings at a path; empty where there are none."""

@@ -91,10 +91,10 @@ class DellSonicReader:
         try:
             data = DECODER.decode(text)
         except (ValueError, RecursionError) as error:
-            raise FabricError(f"{name}: configuration", f"not JSON ({error})", remedy) from None
+            raise FabricError(f"not JSON ({error})", remedy, subject=f"{name}: configuration") from None
         if not isinstance(data, dict):
             raise FabricError(
-                f"{name}: configuration", f"a JSON {type(data).__name__}, not an object of modules", remedy
+                f"a JSON {type(data).__name__}, not an object of modules", remedy, subject=f"{name}: configuration"
             )
         self.config: dict[str, Any] = {}  # by module, without options that are null
         for module, shape in SHAPES.items():
@@ -218,7 +218,7 @@ class DellSonicReader:
         yield from _overrides("fbs_policies", self.config["fbs_policies"], ())
 
     def _refuse(self, module: str, subject: str, cause: str, remedy: str = "correct it on the switch") -> FabricError:
-        return FabricError(f"{self.name}: {module}{subject and ' '}{subject}", cause, remedy)
+        return FabricError(cause, remedy, subject=f"{self.name}: {module}{subject and ' '}{subject}")
 
     def _shaped(self, module: str, place: str, value: Any, shape: Any) -> Any:
         """Return what a module gathered, without options that are null; refuse it in another shape than this."""

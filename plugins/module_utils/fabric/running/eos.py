@@ -108,7 +108,9 @@ class EosConfiguration(CliReader):
         self._classified: dict[int, Classification] = {}  # by the line number of a policy map
         lines = self.tree(text, "EOS", _KNOWN, _FOREIGN)
         if text.lstrip().startswith(_WHOLE) and lines[-1].text != "end":
-            raise FabricError(f"{name}: configuration", 'it stops before its "end"', "fetch it again, all of it")
+            raise FabricError(
+                'it stops before its "end"', "fetch it again, all of it", subject=f"{name}: configuration"
+            )
         for line in lines:
             self._read(line)
 

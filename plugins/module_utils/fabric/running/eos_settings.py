@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import CliLine, CliSettings
 
 
-class EosSettings(Settings):
+class EosSettings(CliSettings):
     """The settings of a port or a profile: by key, the value and the line that sets it; and the same for each queue."""
 
     def __init__(self, line: CliLine) -> None:
@@ -29,7 +29,7 @@ class EosSettings(Settings):
             merged.queues[queue] = {**below.queues.get(queue, {}), **self.queues.get(queue, {})}
         return merged
 
-    def lines_unlike(self, member: Settings) -> Iterator[str]:
+    def lines_unlike(self, member: CliSettings) -> Iterator[str]:
         """Return a port channel's lines that ``member`` does not have, and its queues'."""
         yield from super().lines_unlike(member)
         if self.queues and not (isinstance(member, EosSettings) and member.contents() == self.contents()):

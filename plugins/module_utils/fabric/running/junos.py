@@ -83,7 +83,7 @@ class JunosReader:
         self.cache: dict[tuple[Any, ...], Any] = {}
 
     def refuse(self, path: str, cause: str, remedy: str = "compare it with the switch's configuration") -> FabricError:
-        return FabricError(f"{self.name}: Junos configuration: {path}", cause, remedy)
+        return FabricError(cause, remedy, subject=f"{self.name}: Junos configuration: {path}")
 
     def under(self, section: str, *path: str) -> list[Line]:
         """Return the lines below a path of a section, in their order."""

@@ -85,9 +85,9 @@ def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
             continue
         if words[0] not in ("set", "deactivate", "activate", "protect") or len(words) < 2:
             raise FabricError(
-                f"{name}: Junos configuration: line {number}",
                 f"{line.strip()[:60]!r} is not a set line",
                 "give what `show configuration | display set | no-more` prints",
+                subject=f"{name}: Junos configuration: line {number}",
             )
         if words[0] == "deactivate":
             inactive.append(tuple(words[1:]))
@@ -95,9 +95,9 @@ def set_lines(text: str, name: str) -> tuple[list[Line], list[Line]]:
             lines += expand_list(words[1:], f"{name}: Junos configuration: line {number}")
     if not lines:
         raise FabricError(
-            f"{name}: Junos configuration",
             "it contains no set line",
             "give what `show configuration | display set | no-more` prints",
+            subject=f"{name}: Junos configuration",
         )
     return lines, inactive
 
@@ -109,7 +109,9 @@ def expand_list(words: list[str], place: str) -> list[Line]:
     start = words.index("[") if "[" in words else len(words)
     end = words.index("]") if "]" in words else -1
     if end <= start + 1 or "[" in words[start + 1 :]:
-        raise FabricError(place, "a list that does not end, or is empty", "give the line as the switch shows it")
+        raise FabricError(
+            "a list that does not end, or is empty", "give the line as the switch shows it", subject=place
+        )
     return [
         line
         for element in words[start + 1 : end]

@@ -56,12 +56,14 @@ def read_model(text: str, name: str) -> Model:
     try:
         reading = json.loads(text, object_pairs_hook=_pairs)
     except (ValueError, RecursionError) as error:
-        raise FabricError(place, f"not JSON ({error})", "read it again with the script READING") from None
+        raise FabricError(f"not JSON ({error})", "read it again with the script READING", subject=place) from None
     shape = {"links": list, "qdiscs": list, "filters": dict, "sysctl": dict}
     for key, kind in shape.items():
         if not isinstance(reading.get(key), kind):
             raise FabricError(
-                place, f"{key} is missing, or not in the form that tc and ip print", "read it with the script READING"
+                f"{key} is missing, or not in the form that tc and ip print",
+                "read it with the script READING",
+                subject=place,
             )
     try:
         links = {link["ifname"]: int(link["mtu"]) for link in reading["links"] if link.get("link_type") != "loopback"}
@@ -89,7 +91,7 @@ def read_model(text: str, name: str) -> Model:
         kinds = {link["ifname"]: link.get("linkinfo") or {} for link in reading["links"]}
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise FabricError(
-            place, f"not in the form that tc and ip print ({error!r})", "read it with the script READING"
+            f"not in the form that tc and ip print ({error!r})", "read it with the script READING", subject=place
         ) from None
     return {
         "links": links,
@@ -127,9 +129,9 @@ def ecmp_of(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
             mask = int(str(fields), 0) if int(policy) == 3 else ECMP_POLICIES.get(int(policy))
         except ValueError:
             raise FabricError(
-                f"{name}: sysctl {HASH.format(family, 'policy')}",
                 f"policy {policy!r} with fields {fields!r} is not valid",
                 "read it again",
+                subject=f"{name}: sysctl {HASH.format(family, 'policy')}",
             ) from None
         if mask is None:
             return None
@@ -148,7 +150,7 @@ class LinuxPort:
         self.filters = model["filters"].get(port)
 
     def refuse(self, cause: str, remedy: str = "compare it with `tc -d qdisc show` there") -> FabricError:
-        return FabricError(self.place, cause, remedy)
+        return FabricError(cause, remedy, subject=self.place)
 
     def options(self, qdisc: Model, *keys: str) -> list[Any]:
         options = qdisc.get("options")

@@ -41,13 +41,13 @@ class Script:
                 commands += self.command(words)
             except (IndexError, KeyError, ValueError) as error:
                 raise FabricError(
-                    f"{self.place}: line {number}", f"{line[:80]!r} is not understood ({error})", "see tc(8)"
+                    f"{line[:80]!r} is not understood ({error})", "see tc(8)", subject=f"{self.place}: line {number}"
                 ) from None
         if not commands or not text.endswith("\n"):
             raise FabricError(
-                self.place,
                 "its last line is incomplete" if commands else "it contains no command of tc, ip link or sysctl",
                 "give a whole script, or what the script READING prints",
+                subject=self.place,
             )
 
     def command(self, words: list[str]) -> bool:

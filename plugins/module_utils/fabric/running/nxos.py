@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli i
     MTU,
     CliLine,
     CliReader,
-    Settings,
+    CliSettings,
     padded,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import LINK, NXOS
@@ -87,8 +87,8 @@ class NxosConfiguration(CliReader):
         super().__init__(name, NXOS)
         self.class_maps: dict[tuple[str, str], CliLine] = {}  # by type and name
         self.policy_maps: dict[tuple[str, str], CliLine] = {}
-        self.system = Settings()
-        self.ports: dict[str, Settings] = {}
+        self.system = CliSettings()
+        self.ports: dict[str, CliSettings] = {}
         self.breakouts: dict[str, re.Match[str]] = {}  # by line
         self.watchdog_on = False
         self.watchdog = dict(WATCHDOG_DEFAULTS)
@@ -141,7 +141,7 @@ class NxosConfiguration(CliReader):
             if part in self.ports and self.ports[part].speed_gbit_s is None:
                 self.ports[part].speed_gbit_s = int(speed)
 
-    def qos_of(self, settings: Settings) -> PortQos:
+    def qos_of(self, settings: CliSettings) -> PortQos:
         """Return the QoS of an interface with ``settings``. Raises FabricError as ``port_qos``."""
         policy = self._policy("qos", INPUT, settings, self.system)
         classification = self._classification(policy) if policy else None
@@ -169,12 +169,12 @@ class NxosConfiguration(CliReader):
             ip_mtu_bytes=mtu,
         )
 
-    def names_of(self, settings: Settings) -> set[tuple[str, str]]:
+    def names_of(self, settings: CliSettings) -> set[tuple[str, str]]:
         """Return the policy maps that ``settings`` attach, by type and name."""
         kinds = {INPUT: "qos", OUTPUT: "queuing", NETWORK: "network-qos"}
         return {(kind, settings.get(key)) for key, kind in kinds.items() if key in settings.values}
 
-    def _policy(self, kind: str, key: str, *places: Settings) -> CliLine | None:
+    def _policy(self, kind: str, key: str, *places: CliSettings) -> CliLine | None:
         """Return the policy map of the first of ``places`` that has one; None for none or a system policy."""
         for settings in places:
             if key in settings.values:
@@ -258,7 +258,7 @@ class NxosConfiguration(CliReader):
                 paused[group] = _Paused(priorities, sends, mtu)
         return paused
 
-    def _queues(self, settings: Settings, used: set[int]) -> tuple[Queue | None, ...]:
+    def _queues(self, settings: CliSettings, used: set[int]) -> tuple[Queue | None, ...]:
         """Return the queues that qos-groups lead to, and those that a policy configures."""
         policy = self._policy("queuing", OUTPUT, settings, self.system)
         if policy is None:  # default-8q-out-policy: all to the default queue
@@ -293,7 +293,7 @@ class NxosConfiguration(CliReader):
         match = _ECN.fullmatch(line.text)
         return self.marking(line, *match.groups()) if match else (None, line.text)
 
-    def _watchdog(self, settings: Settings) -> Watchdog | None:
+    def _watchdog(self, settings: CliSettings) -> Watchdog | None:
         """Return the watchdog. It acts where both the switch's and the port's are on."""
         on, no_action, multiplier = settings.get(WATCHDOG) or (False, False, None)
         if not (on and self.watchdog_on):
@@ -312,7 +312,7 @@ class NxosConfiguration(CliReader):
                 self.breakouts[line.text] = breakout
             elif re.match(r"interface (Ethernet|port-channel)", line.text):
                 for name in self.ports_of(line):
-                    self._settings(self.ports.setdefault(name, Settings()), line)
+                    self._settings(self.ports.setdefault(name, CliSettings()), line)
             else:
                 self.read_beside_ports(line)
         elif words[0] == "class-map":
@@ -347,7 +347,7 @@ class NxosConfiguration(CliReader):
         else:
             self.read_beside_ports(line)
 
-    def _settings(self, settings: Settings, line: CliLine) -> None:
+    def _settings(self, settings: CliSettings, line: CliLine) -> None:
         for child in line.children:
             text = child.text
             settings.notice(text)

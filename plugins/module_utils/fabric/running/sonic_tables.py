@@ -42,9 +42,11 @@ class ConfigDb:
             dump = text.lstrip()[end:].strip()
             self.dump = json.loads(dump) if dump else None
         except (ValueError, RecursionError) as error:
-            raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", remedy) from None
+            raise FabricError(f"not JSON ({error})", remedy, subject=f"{name}: ConfigDB") from None
         if not isinstance(data, dict):
-            raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, not an object of tables", remedy)
+            raise FabricError(
+                f"a JSON {type(data).__name__}, not an object of tables", remedy, subject=f"{name}: ConfigDB"
+            )
         self._set_tables(data)
 
     def with_tables(self, tables: dict[str, Any]) -> ConfigDb:
@@ -59,7 +61,7 @@ class ConfigDb:
 
     def refuse(self, table: str, key: str, cause: str, remedy: str) -> FabricError:
         """Return the refusal of the entry at ``table|key``."""
-        return FabricError(f"{self.name}: {table}|{key}", cause, remedy)
+        return FabricError(cause, remedy, subject=f"{self.name}: {table}|{key}")
 
     @property
     def is_old(self) -> bool:
@@ -76,7 +78,9 @@ class ConfigDb:
         if table not in self._checked:
             if not isinstance(entries, dict):
                 raise FabricError(
-                    f"{self.name}: {table}", "not an object of entries by key", "read the switch's configuration again"
+                    "not an object of entries by key",
+                    "read the switch's configuration again",
+                    subject=f"{self.name}: {table}",
                 )
             for key, entry in entries.items():
                 if not isinstance(entry, dict):

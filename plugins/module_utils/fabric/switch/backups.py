@@ -35,7 +35,7 @@ def read(folder: str, systems: Mapping[str, str]) -> dict[str, str]:
     """
     sums = _sums(folder)
     if sums is None:
-        raise FabricError(folder, f"not a complete backup, because it has no {SUMS}", _remedy(folder))
+        raise FabricError(f"not a complete backup, because it has no {SUMS}", _remedy(folder), subject=folder)
     texts = {}
     for name, system in systems.items():
         file = f"{name}.{system}"
@@ -47,13 +47,15 @@ def read(folder: str, systems: Mapping[str, str]) -> dict[str, str]:
         )
         if other_file:
             raise FabricError(
-                f"switch {name}",
                 f"its backup is {other_file}, but its system is {system}",
                 "correct roce_switch_system",
+                subject=f"switch {name}",
             )
     if not texts:
         raise FabricError(
-            folder, f"it has no backup of {some(list(systems))}", f"it has {some(sorted(sums))}; {_remedy(folder)}"
+            f"it has no backup of {some(list(systems))}",
+            f"it has {some(sorted(sums))}; {_remedy(folder)}",
+            subject=folder,
         )
     return texts
 
@@ -63,9 +65,9 @@ def _checked(path: str, digest: str) -> str:
         with open(path, "rb") as stream:
             content = stream.read()
     except OSError as error:
-        raise FabricError(path, f"it cannot be read: {error.strerror}", "take another backup") from error
+        raise FabricError(f"it cannot be read: {error.strerror}", "take another backup", subject=path) from error
     if hashlib.sha256(content).hexdigest() != digest:
-        raise FabricError(path, f"damaged: it does not have the sum in {SUMS}", "take another backup")
+        raise FabricError(f"damaged: it does not have the sum in {SUMS}", "take another backup", subject=path)
     return content.decode()  # as it was written
 
 

@@ -42,7 +42,7 @@ READABLE = "its configuration can be read"
 PLANNABLE = "the policy can be planned for it"
 
 
-class Readings(NamedTuple):
+class FabricReadings(NamedTuple):
     """A fabric as the policy wants it, as read, and what describes it.
 
     ``seen``: the switches that were read, ``unread``: why others were not. ``refused``: why the policy cannot be
@@ -113,7 +113,9 @@ def file_of(folder: str, switch: Switch) -> str:
     """Return a switch's file in ``folder``. Raises FabricError where the switch's name is not valid for a file."""
     if not FILE_NAME.fullmatch(switch.name):
         raise FabricError(
-            f"switch {switch.name}", "the name is not a valid file name", "use letters, digits, '.', '_' and '-'"
+            "the name is not a valid file name",
+            "use letters, digits, '.', '_' and '-'",
+            subject=f"switch {switch.name}",
         )
     return os.path.join(folder, f"{switch.name}.{switch.system}")
 
@@ -143,7 +145,7 @@ def parse_readable(
     unread: dict[str, FabricError] = {}
     for name, running_text in running.items():
         if name not in switches:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+            raise FabricError("it is in running, but not in switches", "add it there", subject=f"switch {name}")
         try:
             settings = Settings(FabricError, f"switch {name}", switches[name]).data
             system = _system(settings.get("system"), name)
@@ -162,7 +164,7 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     return compare(wanted_and_seen(params))
 
 
-def compare(readings: Readings) -> dict[str, Any]:
+def compare(readings: FabricReadings) -> dict[str, Any]:
     """Return the differences of the switches that were given, in the form of ``compared``."""
     differences_found: dict[str, list[dict[str, Any]]] = {
         name: [{"ports": [], "what": what, "wanted": wanted, "seen": error.cause, "message": str(error)}]
@@ -218,19 +220,19 @@ def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
     return plan(read_policy(params["policy"]), read_switches(params["switches"], params["hosts"], params["asics"]))
 
 
-def wanted_and_seen(params: Mapping[str, Any]) -> Readings:
+def wanted_and_seen(params: Mapping[str, Any]) -> FabricReadings:
     """Return what ``read_fabric`` returns. Raises FabricError, also without any running configuration."""
     return read_fabric({**params, "running": running_texts(params["running"])})
 
 
-def read_fabric(params: Mapping[str, Any]) -> Readings:
+def read_fabric(params: Mapping[str, Any]) -> FabricReadings:
     """Return the QoS that the policy gives all switches, and that of the running configurations. Raises FabricError."""
     policy = read_policy(params["policy"])
     inventory = read_inventory(params["switches"], params["hosts"], params["asics"])
     seen, unread = parse_readable(params["running"], params["switches"])
     wanted, unplanned = plan_possible(policy, inventory.specs, buffers_of(seen))
     refused = {name: error for name, error in {**inventory.refused, **unplanned}.items() if name in seen}
-    return Readings(wanted, seen, unread, refused, policy, inventory)
+    return FabricReadings(wanted, seen, unread, refused, policy, inventory)
 
 
 def buffers_of(seen: Mapping[str, Switch]) -> dict[str, Buffers]:
@@ -241,7 +243,7 @@ def buffers_of(seen: Mapping[str, Switch]) -> dict[str, Buffers]:
 def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:
     """Return running configurations as texts, by switch. Raises FabricError."""
     if not running:
-        raise FabricError("running", "it is empty", "give each switch's running configuration as text, by name")
+        raise FabricError("it is empty", "give each switch's running configuration as text, by name", subject="running")
     return {str(name): _text(name, running_text) for name, running_text in running.items()}
 
 
@@ -249,7 +251,9 @@ def _text(name: Any, running_text: Any) -> str:
     if isinstance(running_text, (dict, list)):  # Ansible before 2.19 converts text that is JSON to data
         return json.dumps(running_text)
     if not isinstance(running_text, str):
-        raise FabricError(f"switch {name}", "its running configuration is not a string", "give it as it was read")
+        raise FabricError(
+            "its running configuration is not a string", "give it as it was read", subject=f"switch {name}"
+        )
     return running_text
 
 
@@ -257,6 +261,8 @@ def _system(system: Any, name: str) -> SwitchSystem:
     switch_system = SYSTEMS.get(system) if isinstance(system, str) else None
     if switch_system is None:
         raise FabricError(
-            f"switch {name}", f"system {system!r} is unknown", f"valid values: {', '.join(sorted(SYSTEMS)) or 'none'}"
+            f"system {system!r} is unknown",
+            f"valid values: {', '.join(sorted(SYSTEMS)) or 'none'}",
+            subject=f"switch {name}",
         )
     return switch_system

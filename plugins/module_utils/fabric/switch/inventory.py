@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
@@ -99,7 +99,7 @@ class Inventory(NamedTuple):
 
     specs: list[SwitchSpec]
     refused: dict[str, FabricError]
-    fabric: Fabric
+    fabric: Cabling
 
 
 def read_switches(
@@ -129,13 +129,15 @@ def read_inventory(
     that is not that of one switch or link.
     """
     if not isinstance(switches, Mapping) or not switches:
-        raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
+        raise FabricError("there are none", "put switches into the inventory's group roce_switches", subject="switches")
     known_asics = read_asics(asics)
     specs: dict[str, SwitchSpec] = {}
     refused: dict[str, FabricError] = {}
     for name, data in switches.items():
         if values.FORBIDDEN.search(str(name)):
-            raise FabricError(f"switch {name!r}", "its name has a character that cannot be printed", "remove it")
+            raise FabricError(
+                "its name has a character that cannot be printed", "remove it", subject=f"switch {name!r}"
+            )
         try:
             specs[name] = _read_switch(name, data, known_asics, SYSTEMS if systems is None else systems)
         except FabricError as error:
@@ -143,7 +145,7 @@ def read_inventory(
     errors = [*_link_errors(specs, refused.keys()), *(_host_errors(specs, hosts) if hosts is not None else ())]
     for name, link_error in errors:
         refused.setdefault(name, link_error)
-    fabric = Fabric(_consistent_links(switches, specs, refused.keys()), switches)
+    fabric = Cabling(_consistent_links(switches, specs, refused.keys()), switches)
     return Inventory([spec for name, spec in specs.items() if name not in refused], refused, fabric)
 
 
@@ -201,9 +203,9 @@ def _check_speeds(record: Settings, system: SwitchSystem, asic: Asic, ports: Map
     for name, port in ports.items():
         if system.sizes_headroom and fastest is not None and port.speed_gbit_s > fastest:
             raise FabricError(
-                f"{record.subject}: port {name}",
                 f"speed_gbit_s {port.speed_gbit_s} is above {fastest}, the fastest port of {asic.title}",
                 "correct it, or roce_switch_asic",
+                subject=f"{record.subject}: port {name}",
             )
     together = sum(port.speed_gbit_s for port in ports.values() if port.speed_gbit_s > SLOW_GBIT_S)
     # A user's own ASIC may stand for a chassis of several.
@@ -218,10 +220,12 @@ def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
     try:
         text = values.text(port, LONGEST_PORT_NAME)
     except values.InvalidValueError as error:
-        raise FabricError(f"{subject}: port {port!r}", error.cause, error.remedy) from None
+        raise FabricError(error.cause, error.remedy, subject=f"{subject}: port {port!r}") from None
     if not system.port.fullmatch(text):
         raise FabricError(
-            f"{subject}: port {port}", "not a valid port name on this system", f"write it as {system.port_example}"
+            "not a valid port name on this system",
+            f"write it as {system.port_example}",
+            subject=f"{subject}: port {port}",
         )
 
 
@@ -296,16 +300,16 @@ def _link_errors(specs: Mapping[str, SwitchSpec], unread: Collection[str]) -> It
             if peer.kind == SWITCH:
                 texts = _link_error(specs, spec, name, peer)
                 if texts is not None:
-                    yield spec.name, FabricError(subject, *texts)
+                    yield spec.name, FabricError(*texts, subject=subject)
             elif peer.name in specs:
                 remedy = f"write {{switch: {peer.name}, port: ...}}"
-                yield spec.name, FabricError(subject, f"its peer, host {peer.name}, is a switch", remedy)
+                yield spec.name, FabricError(f"its peer, host {peer.name}, is a switch", remedy, subject=subject)
             else:
                 other_switch, other = port_of_nic.setdefault(peer, (spec.name, subject))
                 if other != subject:
                     remedy = "correct the one that is wrong"
-                    yield spec.name, FabricError(subject, f"{peer} is also connected to {other}", remedy)
-                    yield other_switch, FabricError(other, f"{peer} is also connected to {subject}", remedy)
+                    yield spec.name, FabricError(f"{peer} is also connected to {other}", remedy, subject=subject)
+                    yield other_switch, FabricError(f"{peer} is also connected to {subject}", remedy, subject=other)
 
 
 def _link_error(specs: Mapping[str, SwitchSpec], spec: SwitchSpec, name: str, peer: Peer) -> tuple[str, str] | None:
@@ -346,22 +350,22 @@ def _host_errors(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> I
 def _check_nic(subject: str, port: PortSpec, peer: Peer, hosts: Mapping[str, Any]) -> None:
     if peer.name not in hosts:
         raise FabricError(
-            subject, f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name"
+            f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name", subject=subject
         )
     if hosts[peer.name] is None:
         return
     nics = Settings(FabricError, f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
     if peer.port not in nics:
         raise FabricError(
-            subject,
             f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
             f"valid names: {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
+            subject=subject,
         )
     settings = Settings(FabricError, f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data
     speed = settings.get("speed_gbit_s")
     if speed is not None and speed != port.speed_gbit_s:
         raise FabricError(
-            subject,
             f"its speed_gbit_s is {port.speed_gbit_s}, but {speed} at the other end, {peer}",
             "give both ends the same value",
+            subject=subject,
         )

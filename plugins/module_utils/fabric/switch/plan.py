@@ -100,9 +100,9 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
     no_pfc = spec.system.not_held.get("pfc")
     if policy.lossless and no_pfc:
         raise FabricError(
-            subject,
             f"the policy's class {policy.lossless[0].name} is lossless, but {spec.system.name} has no PFC: {no_pfc}",
             "make the class lossy (roce_policy: classes: mode), or take this switch out of roce_switches",
+            subject=subject,
         )
     asic = spec.asic
     if asic is not None:
@@ -226,9 +226,9 @@ def _alpha_exponent(
     rows = headrooms or asic.headroom
     if not rows:
         raise FabricError(
-            subject,
             f"it is not known how much of the pool one priority of {asic.title} may use before it pauses",
             f"give the exponent of alpha as alpha_exponent in {ASICS_VARIABLE}",
+            subject=subject,
         )
     return min(row.alpha_exponent for row in rows.values())
 
@@ -250,7 +250,7 @@ def _attainable(spec: SwitchSpec, qos: PortQos, pfc_bytes: Fraction | None, subj
             "set a larger lossless partition of the buffer while no traffic has to pass, as the vendors' guides do "
             "(the plan reads it), or correct roce_switch_queue_buffer_bytes"
         )
-        raise FabricError(subject, cause, remedy) from error
+        raise FabricError(cause, remedy, subject=subject) from error
     return attainable_qos
 
 
@@ -258,33 +258,35 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
     lossless = [rdma_class.name for rdma_class in policy.lossless]
     if len(lossless) > asic.lossless_classes:
         raise FabricError(
-            subject,
             f"the policy has {len(lossless)} lossless classes ({', '.join(lossless)}), but {asic.title}'s profiles are "
             f"for {asic.lossless_classes}",
             "make one of them lossy",
+            subject=subject,
         )
     for rdma_class in policy.classes:
         if rdma_class.ecn is not None and rdma_class.ecn.maximum_bytes > asic.buffer_bytes:
             raise FabricError(
-                subject,
                 f"class {rdma_class.name}: ecn's maximum_bytes {rdma_class.ecn.maximum_bytes} is more than the whole "
                 f"buffer of {asic.title}, {asic.buffer_bytes} bytes, so it would never mark all packets",
                 "give less, or omit ecn, which is then compiled",
+                subject=subject,
             )
     for name, traffic in policy.named:
         if traffic.queue >= asic.unicast_queues:
             raise FabricError(
-                subject,
                 f"class {name} is assigned to queue {traffic.queue}, but {asic.title} has queues 0 to "
                 f"{asic.unicast_queues - 1}",
                 "give the class another queue",
+                subject=subject,
             )
 
 
 def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: SpeedAndCable, subject: str) -> Headroom:
     speed, cable = line
     if cable is None:
-        raise FabricError(subject, "cable_m is missing, but a lossless class's headroom depends on it", "set it")
+        raise FabricError(
+            "cable_m is missing, but a lossless class's headroom depends on it", "set it", subject=subject
+        )
     cable = spec.held_cable_m(cable)
     return thresholds.headroom_of(asic, speed, cable, policy.switch_ip_mtu_bytes, spec.own_headroom, subject)
 
@@ -302,10 +304,10 @@ def _ecns(policy: Policy, speed_gbit_s: int, pfc_bytes: Fraction | None, subject
             minimum = thresholds.least_ecn(packet)
             if ecn.minimum_bytes < minimum:
                 raise FabricError(
-                    subject,
                     f"class {rdma_class.name}: ecn's minimum_bytes {ecn.minimum_bytes} is less than one packet, of "
                     f"{packet} bytes, so an empty queue would be marked",
                     f"give {minimum} or more, or omit ecn, which is then compiled",
+                    subject=subject,
                 )
             if pfc_bytes is not None:
                 thresholds.check_ecn(ecn, pfc_bytes, subject, rdma_class.name)

@@ -41,7 +41,7 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         readings = running_texts(params["backup"])
         for name in running:
             if name not in readings:
-                raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
+                raise FabricError("it has no backup", "give what was read before the change", subject=f"switch {name}")
         given = {name: readings[name] for name in running}
         parse_running(given, switches)  # refuses a backup that cannot be read
         backup, _unread = _configurations(given, switches)

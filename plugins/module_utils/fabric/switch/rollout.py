@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import check_name, nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
@@ -99,9 +99,9 @@ def not_read(params: Mapping[str, Any], check_mode: bool) -> list[str]:
     count = sum(len(params.get(option) or ()) for option in ("unread", "running", "nics"))
     without = ":".join(f"!{name}" for name in names)
     error = FabricError(
-        f"{len(names)} of {count} devices were not read",
         ", ".join(names),
         f"correct the causes above, or leave these devices out: --limit 'all:{without}'",
+        subject=f"{len(names)} of {count} devices were not read",
     )
     if check_mode and params["running"]:
         return [str(error)]
@@ -118,24 +118,24 @@ def refused(errors: Mapping[str, FabricError], check_mode: bool) -> list[str]:
     reasons = "; ".join(str(error) for error in errors.values())
     without = ":".join(f"!{name}" for name in errors)
     error = FabricError(
-        ", ".join(errors),
         f"not changed, because the configuration cannot be read or changed: {reasons}",
         f"or change only the other switches: --limit 'all:{without}'",
+        subject=", ".join(errors),
     )
     if check_mode:
         return [str(error)]
     raise error
 
 
-def _check_cycles(policy: Policy, fabric: Fabric) -> None:
+def _check_cycles(policy: Policy, fabric: Cabling) -> None:
     """Refuse a lossless class on links whose pauses can wait for each other in a circle."""
     lossless = policy.lossless
     cycle = buffer_cycle(fabric) if lossless else []
     if cycle:
         raise FabricError(
-            " -> ".join([cycle[0][0], *(switch for _switch, switch in cycle)]),
             f"these links form a circle, in which pauses of class {lossless[0].name} can wait for each other for ever",
             "remove a link of the circle, or make the class lossy",
+            subject=" -> ".join([cycle[0][0], *(switch for _switch, switch in cycle)]),
         )
 
 
@@ -158,12 +158,12 @@ def _check_progress(last_stage: str | None, remaining: list[StageChange]) -> Non
     if last_stage is None:
         return
     if last_stage not in ORDER:
-        raise FabricError("done", f"there is no stage {last_stage!r}", f"the stages are: {', '.join(ORDER)}")
+        raise FabricError(f"there is no stage {last_stage!r}", f"the stages are: {', '.join(ORDER)}", subject="done")
     if remaining and ORDER.index(remaining[0].stage) <= ORDER.index(last_stage):
         raise FabricError(
-            ", ".join(remaining[0].devices),
             f"the change was sent, but is missing when read back ({remaining[0].stage})",
             "check what the device logged, and whether something else configures it",
+            subject=", ".join(remaining[0].devices),
         )
 
 
@@ -207,7 +207,7 @@ def _remaining_problems(seen: Mapping[str, Switch], wanted: Mapping[str, Switch]
     return [f"not held, and not changed: {text}: {fold(sorted(switches))}" for text, switches in names.items()]
 
 
-def _unlinked_nics(fabric: Fabric, hosts: Mapping[str, Any]) -> list[str]:
+def _unlinked_nics(fabric: Cabling, hosts: Mapping[str, Any]) -> list[str]:
     """Return a line for each NIC of roce_host_nics, with its hosts, that is the peer of no switch's port."""
     hosts_by_nic: dict[str, list[str]] = {}
     for host, nics in hosts.items():

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     PortQos,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import Rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import OverrideRules
 
 OWN = "sailloft-"  # the prefix of the names of all rendered objects; objects with this prefix may be removed
 OWN_NAME = re.compile(re.escape(OWN) + r"[a-z0-9-]+")
@@ -59,7 +59,7 @@ class CliLine:
         self.children: list[CliLine] = []
 
 
-class Settings:
+class CliSettings:
     """The settings of an interface, a profile or "system qos": by key, the value and the line that sets it.
 
     ``unread``: its overrides, each with what it can change. ``lag``: the number of its port channel. ``switchport``:
@@ -89,7 +89,7 @@ class Settings:
 
     def merged_onto(self, below: Any) -> Any:
         """Return these settings, completed with those of ``below``."""
-        merged = Settings()
+        merged = CliSettings()
         merged.values = {**below.values, **self.values}
         return merged
 
@@ -97,7 +97,7 @@ class Settings:
         """Return the value of ``key``; None where no line sets it."""
         return self.values[key][0] if key in self.values else None
 
-    def lines_unlike(self, member: Settings) -> Iterator[str]:
+    def lines_unlike(self, member: CliSettings) -> Iterator[str]:
         """Return a port channel's lines that ``member`` does not have, except routing and the MTU (``switch_of``)."""
         for key, (value, line) in self.values.items():
             if value != member.get(key) and key not in ("switchport", "mtu"):
@@ -107,13 +107,13 @@ class Settings:
 class CliReader:
     """A reader of one switch's text. Its refusals name the switch."""
 
-    def __init__(self, name: str, rules: Rules) -> None:
+    def __init__(self, name: str, rules: OverrideRules) -> None:
         """Keep the switch's ``name``, which refusals mention, and the system's ``rules``."""
         self.name = name
         self.rules = rules
         self.overrides: dict[tuple[str, str], list[str]] = {}  # statement, effect -> ports, none for the whole switch
         self.access_lists: dict[str, list[str]] = {}  # lines by name
-        self.vlan_interfaces: dict[int, Settings] = {}
+        self.vlan_interfaces: dict[int, CliSettings] = {}
         self.lag_hashes: list[str] = []  # lines that say by what port channels spread packets
         self.default_mtu_bytes = 1500  # of an interface that routes
 
@@ -121,7 +121,7 @@ class CliReader:
         """Add a statement that no field shows to ``unread``, if it can change something."""
         unread += self.with_effects([text])
 
-    def unread_of_port(self, settings: Settings, line: CliLine) -> None:
+    def unread_of_port(self, settings: CliSettings, line: CliLine) -> None:
         """Read a port's speed and port channel, or add the line to its overrides if it can change something."""
         speed, lag = _SPEED.match(line.text), _LAG.match(line.text)
         if speed:
@@ -146,7 +146,7 @@ class CliReader:
         """Read a line at the margin that neither a port nor QoS has."""
         vlan, access_list = _VLAN.fullmatch(line.text), _ACCESS_LIST.fullmatch(line.text)
         if vlan or line.text == "interface defaults":
-            settings = Settings()
+            settings = CliSettings()
             for child in line.children:
                 settings.notice(child.text)
                 if child.text.startswith("mtu "):
@@ -185,7 +185,7 @@ class CliReader:
 
     def refuse(self, line: CliLine, cause: str, remedy: str) -> FabricError:
         """Return a FabricError that names the switch and the line."""
-        return FabricError(f"{self.name}: line {line.number} {line.text!r}", cause, remedy)
+        return FabricError(cause, remedy, subject=f"{self.name}: line {line.number} {line.text!r}")
 
     def tree(
         self, text: str, system: str, system_line: re.Pattern[str], foreign_line: re.Pattern[str]
@@ -200,7 +200,9 @@ class CliReader:
             if foreign_line.match(line.text):
                 raise self.refuse(line, f"not a line of {system}'s configuration", "correct the switch's system")
         if not any(system_line.match(line.text) for line in top):
-            raise FabricError(f"{self.name}: configuration", f"it contains no line of {system}'s configuration", _AGAIN)
+            raise FabricError(
+                f"it contains no line of {system}'s configuration", _AGAIN, subject=f"{self.name}: configuration"
+            )
         return top
 
     def nest(self, text: str, system: str) -> list[CliLine]:
@@ -228,7 +230,7 @@ class CliReader:
             open_at[-1][1].append(line)
             open_at.append((indent, line.children))
         if banner_end:
-            raise FabricError(f"{self.name}: configuration", "it ends within a banner", _AGAIN)
+            raise FabricError("it ends within a banner", _AGAIN, subject=f"{self.name}: configuration")
         return top
 
     def number(self, line: CliLine, word: str, minimum: int, maximum: int) -> int:
@@ -336,9 +338,9 @@ def mismatch_error(switch: Switch, port: str, setting: str, reason: str) -> Fabr
     """Return the refusal of a port whose ``setting`` differs from the first port's, if the system has one for all."""
     first = next(iter(switch.ports))
     return FabricError(
-        f"{switch.name}: port {port}",
         f"its {setting} differs from {first}'s, but {reason}",
         "plan both with one policy",
+        subject=f"{switch.name}: port {port}",
     )
 
 
@@ -347,26 +349,28 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
     subject = f"{switch.name}: port {port}"
     if None in qos.dscp_to_class:
         raise FabricError(
-            subject, f"DSCP {qos.dscp_to_class.index(None)} has no traffic class", "give one to each of the 64"
+            f"DSCP {qos.dscp_to_class.index(None)} has no traffic class", "give one to each of the 64", subject=subject
         )
     classes = sorted({traffic_class for traffic_class in qos.dscp_to_class if traffic_class is not None})
     for traffic_class in classes:
         queue, priority = qos.class_to_queue[traffic_class], qos.class_to_priority[traffic_class]
         if queue is None or priority is None or qos.queues[queue] is None:
             raise FabricError(
-                subject, f"traffic class {traffic_class} has no queue, priority or scheduler", "set all three"
+                f"traffic class {traffic_class} has no queue, priority or scheduler", "set all three", subject=subject
             )
         if qos.priority_to_queue[priority] != queue:
             raise FabricError(
-                subject,
                 f"a pause of priority {priority} does not stop traffic class {traffic_class}'s queue {queue}",
                 f"map priority {priority} to queue {queue}",
+                subject=subject,
             )
     for priority in qos.pfc:
         if priority not in [qos.class_to_priority[traffic_class] for traffic_class in classes]:
-            raise FabricError(subject, f"priority {priority} pauses, and no traffic class has it", "give it to one")
+            raise FabricError(
+                f"priority {priority} pauses, and no traffic class has it", "give it to one", subject=subject
+            )
     if qos.ip_mtu_bytes is None:
-        raise FabricError(subject, "no MTU is wanted", "set switch_mtu_bytes in the policy")
+        raise FabricError("no MTU is wanted", "set switch_mtu_bytes in the policy", subject=subject)
     return classes
 
 

@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Override, PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import MTU, Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import MTU, CliSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.overrides import (
     CLASS,
     LINK,
     QUEUE,
     SIZE,
-    Rules,
+    OverrideRules,
 )
 
 _SHUT_BY_DEFAULT = ("interface defaults ethernet shutdown", "system default switchport shutdown")
@@ -33,9 +33,9 @@ _ALLOWED = re.compile(r"switchport trunk allowed vlan (add |except )?(\S+)")
 class Parsed(Protocol):
     """A parsed configuration."""
 
-    rules: Rules
+    rules: OverrideRules
     ports: dict[str, Any]
-    vlan_interfaces: dict[int, Settings]
+    vlan_interfaces: dict[int, CliSettings]
     lag_hashes: list[str]
     default_mtu_bytes: int
     overrides: dict[tuple[str, str], list[str]]
@@ -168,7 +168,7 @@ def _record_sizes(
             model.overrides[f"interface {name} mtu {mtu}", SIZE] = larger
 
 
-def _carries(settings: Settings, vlan: int) -> bool:
+def _carries(settings: CliSettings, vlan: int) -> bool:
     """Return true where a port carries ``vlan``; a member of a port channel carries what that has."""
     lines = settings.switchport
     if settings.lag or "no switchport" in lines:

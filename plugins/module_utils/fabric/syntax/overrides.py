@@ -28,7 +28,7 @@ SIZE = "size"  # the largest packet that passes
 PATH = "path"  # which of equal links packets take
 
 
-class Rules:
+class OverrideRules:
     """The rows of one system."""
 
     def __init__(self, *rows: tuple[str, str | None]) -> None:
@@ -54,7 +54,7 @@ def statements(node: Any, path: str) -> Iterator[str]:
         yield path if node == {} else f"{path} {node}"
 
 
-EOS = Rules(
+EOS = OverrideRules(
     (r"shutdown$|traffic-loopback |interface defaults ethernet shutdown", LINK),
     (r"shape rate|storm-control |mac security profile|(uc-|mc-)?tx-queue \d+ shape|class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
@@ -82,7 +82,7 @@ EOS = Rules(
     ),
     (r"load-balance cluster .*\baction ", CLASS),
 )
-NXOS = Rules(
+NXOS = OverrideRules(
     (r"shutdown$|system default switchport shutdown", LINK),
     (r"storm-control |macsec |class \S+ (police|shape)", RATE),
     (r"flowcontrol (send|receive) (on|desired)", PAUSE),
@@ -108,7 +108,7 @@ NXOS = Rules(
     (r"port-channel load-balance |ip(v6)? load-sharing |(interface Vlan\S+ )?ip(v6)? policy route-map ", PATH),
 )
 # In the form of "set" lines.
-JUNOS = Rules(
+JUNOS = OverrideRules(
     (r"class-of-service (interfaces|schedulers)( \S+){0,2}$", None),  # no setting
     (r"class-of-service congestion-notification-profile \S+ (input ieee-802.1|.* xon )", PAUSE),
     (r"class-of-service congestion-notification-profile ", None),
@@ -152,7 +152,7 @@ JUNOS = Rules(
     (r"groups \S+ interfaces |interfaces interface-range |groups \S+ .* filter ", CLASS),
 )
 # "TABLE field value" of ConfigDB.
-SONIC = Rules(
+SONIC = OverrideRules(
     (r"(PORT|PORTCHANNEL|VLAN_SUB_INTERFACE) admin_status (?!up$)", LINK),
     (r"PORT pfc_asym on|LLR_PORT ", PAUSE),
     (r"PFC_WD BIG_RED_SWITCH enable", PAUSE),  # of earlier images: acts as if all lossless queues had a storm
@@ -177,7 +177,7 @@ SONIC = Rules(
     (r"SWITCH_HASH lag_hash(_ipv[46](_rdma)?)? (?!.*L4_SRC_PORT)", PATH),  # one member for all flows of two hosts
 )
 # Paths of NVUE's tree, with the value last.
-CUMULUS = Rules(
+CUMULUS = OverrideRules(
     (r"(interface \S+ )?qos [a-z-]+$", None),  # a section without settings
     (r"interface \S+ link (state down|protodown (on|enabled?|true)$)", LINK),
     (r"interface \S+ router (adaptive-routing (enable on|state enabled)$|pbr map )", PATH),
@@ -204,7 +204,7 @@ CUMULUS = Rules(
     (r"(interface \S+ )?qos ", QUEUE),
 )
 # "module option value" of dellemc.enterprise_sonic.
-DELL_SONIC = Rules(
+DELL_SONIC = OverrideRules(
     # graceful_shutdown: the port channel leaves its peer, and packets take other paths.
     (r"interfaces enabled False|lag_interfaces graceful_shutdown True", LINK),
     (r"interfaces auto_negotiate ", RATE),
@@ -231,7 +231,7 @@ DELL_SONIC = Rules(
     (r"fbs_policies .*output_queue_index", QUEUE),
     (r"fbs_policies .*forwarding (egress_interfaces|next_hop\w*|replication_groups) ", PATH),
 )
-LINUX = Rules(
+LINUX = OverrideRules(
     (r"link (down|xdp)$", LINK),
     (r"link \S+ tagged$", CLASS),
     # A team's hash is not shown; these modes have none, or move flows between members; a bond of no mode was not read.

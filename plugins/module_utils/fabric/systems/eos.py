@@ -124,9 +124,9 @@ class _WantedEos:
     def __init__(self, switch: Switch) -> None:
         if switch.ecmp_fields not in (None, ECMP_FIELDS):
             raise FabricError(
-                switch.name,
                 "EOS has a different command for the hash's fields on each chip family, so none is written",
                 "set all five in ecmp_fields, which is what EOS uses by default",
+                subject=switch.name,
             )
         self.profiles: dict[str, list[str]] = {}
         self.attached: dict[str, str] = {}
@@ -136,7 +136,9 @@ class _WantedEos:
         for port, qos in switch.ports.items():
             if not PORT.fullmatch(port):
                 raise FabricError(
-                    f"{switch.name}: port {port}", "not a valid port name on EOS", "write it out, as in Ethernet1/1"
+                    "not a valid port name on EOS",
+                    "write it out, as in Ethernet1/1",
+                    subject=f"{switch.name}: port {port}",
                 )
             if id(qos) not in names:
                 self._check(switch, port, qos)
@@ -176,24 +178,24 @@ class _WantedEos:
             queue = qos.class_to_queue[traffic_class]
             if (traffic_class == FIXED) != (queue == FIXED):
                 raise FabricError(
-                    subject,
                     f"traffic class {traffic_class} needs queue {queue}, but EOS ties class 7 to queue 7",
                     "choose other numbers",
+                    subject=subject,
                 )
             priority = qos.class_to_priority[traffic_class]
             if priority != traffic_class:
                 raise FabricError(
-                    subject,
                     f"EOS pauses traffic class {traffic_class} as priority {traffic_class}, not {priority}",
                     "give class and priority the same number",
+                    subject=subject,
                 )
         _check_queues(subject, qos.queues)
         _check_watchdog(subject, qos.watchdog)
         if not LEAST_MTU_BYTES <= (qos.ip_mtu_bytes or 0) <= MOST_MTU_BYTES:
             raise FabricError(
-                subject,
                 f"an MTU of {qos.ip_mtu_bytes} bytes is outside EOS's range of {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}",
                 f"set switch_mtu_bytes to {MOST_MTU_BYTES} or less",
+                subject=subject,
             )
 
 
@@ -208,18 +210,20 @@ def _check_queues(subject: str, queues: tuple[Queue | None, ...]) -> None:
             continue
         if queue.strict and number < max(weighted, default=-1):
             raise FabricError(
-                subject,
                 f"queue {number} is strict and below queue {max(weighted)}, which is weighted, so EOS weights both",
                 "give the strict class a higher queue",
+                subject=subject,
             )
         if not queue.strict and queue.bandwidth_percent is None:
-            raise FabricError(subject, f"queue {number} is weighted, but has no share", "give it bandwidth_percent")
+            raise FabricError(
+                f"queue {number} is weighted, but has no share", "give it bandwidth_percent", subject=subject
+            )
         if queue.ecn and not 1 <= queue.ecn.minimum_bytes <= queue.ecn.maximum_bytes <= MOST_THRESHOLD_BYTES:
             raise FabricError(
-                subject,
                 f"queue {number}'s ECN thresholds {queue.ecn.minimum_bytes} and {queue.ecn.maximum_bytes} are outside "
                 f"1 to {MOST_THRESHOLD_BYTES} bytes",
                 "set others in ecn",
+                subject=subject,
             )
 
 
@@ -229,13 +233,13 @@ def _check_watchdog(subject: str, watchdog: Watchdog | None) -> None:
     for time_ms in (watchdog.detection_ms, watchdog.restoration_ms):
         if time_ms % WATCHDOG_STEP_MS or not WATCHDOG_STEP_MS <= time_ms <= MOST_WATCHDOG_MS:
             raise FabricError(
-                subject,
                 f"EOS's watchdog does not support a time of {time_ms} ms",
                 f"set a multiple of {WATCHDOG_STEP_MS} up to {MOST_WATCHDOG_MS} in pfc_watchdog",
+                subject=subject,
             )
     if watchdog.action != "drop":
         raise FabricError(
-            subject, f"EOS's watchdog cannot {watchdog.action} a stuck queue's packets", "set action to drop"
+            f"EOS's watchdog cannot {watchdog.action} a stuck queue's packets", "set action to drop", subject=subject
         )
 
 

@@ -127,9 +127,9 @@ def remediation(running: str, wanted: Switch) -> str:
     for path in off:
         if path[0] == "interfaces" and len(path) <= 2:
             raise FabricError(
-                f"{wanted.name}: deactivate {' '.join(path)}",
                 "all settings of the port are off, also addresses and VLANs, and only its operator knows why",
                 f"`activate {' '.join(path)}` on the switch, or take the port out of roce_switch_ports",
+                subject=f"{wanted.name}: deactivate {' '.join(path)}",
             )
     hidden = {f"deactivate {' '.join(path)}" for path in off}  # activation restores the lines that they hide
     reader = JunosReader(
@@ -172,9 +172,9 @@ def _moves(reader: JunosReader, want: list[Line]) -> list[Line]:
         alike = [queue for queue, lossless in {**DEFAULT_KINDS, **kinds}.items() if lossless == traits["lossless"]]
         if not free + alike:
             raise FabricError(
-                f"{reader.name}: class-of-service forwarding-classes class {name}",
                 f"the policy's class of queue {traits['queue']} differs from it in no-loss, and all queues are in use",
                 "delete the class and what refers to it, or move it to a queue of its kind",
+                subject=f"{reader.name}: class-of-service forwarding-classes class {name}",
             )
         queue = free.pop(0) if free else alike[0]
         lines.append((*CLASSES, name, "queue-num", queue))
@@ -197,11 +197,11 @@ def _check_partitions(seen: BufferShares, wanted: Switch) -> None:
             continue  # the plan is for a switch that has the default
         if planned_percent > (seen_percent or 0):
             raise FabricError(
-                f"{wanted.name}: {' '.join((*PARTS, *part, 'percent'))}",
                 f"it is {'the default of an unknown model' if seen_percent is None else seen_percent}, but the plan "
                 f"assumes {planned_percent}",
                 "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it "
                 "while no traffic has to pass, because changing it stops all ports",
+                subject=f"{wanted.name}: {' '.join((*PARTS, *part, 'percent'))}",
             )
 
 
@@ -210,9 +210,9 @@ def _check_written(deleted: list[Line], lines: list[Line], name: str) -> None:
     for path in deleted:
         if not any(line[: len(path)] == path for line in lines):
             raise FabricError(
-                f"{name}: {' '.join(path)}",
                 "it contradicts the policy, and is inherited from a group or an interface-range",
                 "change it in the group or the range, which may be of other ports, too",
+                subject=f"{name}: {' '.join(path)}",
             )
 
 
@@ -226,9 +226,9 @@ def _as_tagged(reader: JunosReader, line: Line) -> Line:
     mtu = int(line[-1]) - ETHERNET_BYTES + header
     if mtu > MOST_MTU:
         raise FabricError(
-            f"{reader.name}: {line[1]}",
             f"it tags its frames, so its MTU would be {mtu} bytes, but a QFX has at most {MOST_MTU}",
             f"give {MOST_MTU - header} or less as roce_policy's switch_mtu_bytes",
+            subject=f"{reader.name}: {line[1]}",
         )
     return (*line[:-1], str(mtu))
 

@@ -86,7 +86,9 @@ def render(switch: Switch) -> str:
     for port, wanted in switch.ports.items():
         if not DEVICE.fullmatch(port):
             raise FabricError(
-                f"{switch.name}: port {port!r}", "not a valid Linux device name", "give it as `ip link` shows it"
+                "not a valid Linux device name",
+                "give it as `ip link` shows it",
+                subject=f"{switch.name}: port {port!r}",
             )
         if id(wanted) not in by_qos:
             by_qos[id(wanted)] = _port_lines(f"{switch.name}: {port}", wanted)
@@ -141,19 +143,21 @@ def _check_classes(
     """Refuse queues and DSCPs that the bands of ets cannot have. ``classes``: by queue; ``class_of``: by DSCP."""
     if len(classes) != CLASSES - wanted.class_to_queue.count(None) or set(classes) != queues:
         raise FabricError(
-            subject, "not every queue has a class of its own, as tc's bands require", "give each class its queue"
+            "not every queue has a class of its own, as tc's bands require",
+            "give each class its queue",
+            subject=subject,
         )
     if len(class_of) < len(wanted.dscp_to_class) or not set(class_of) <= set(classes.values()):
-        raise FabricError(subject, "a DSCP has no class with a queue", "give every DSCP one")
+        raise FabricError("a DSCP has no class with a queue", "give every DSCP one", subject=subject)
 
 
 def _shares(subject: str, shares: list[int]) -> list[int]:
     """Return the percentages of the queues that are not strict. Raises FabricError unless they add up to 100%."""
     if shares and (min(shares) < 1 or sum(shares) != 100):
         raise FabricError(
-            subject,
             f"the queues that are not strict share {sum(shares)}% ({', '.join(map(str, shares))})",
             "set shares of at least 1% that add up to 100%",
+            subject=subject,
         )
     return shares
 
@@ -175,17 +179,17 @@ def band_qdisc(subject: str, ecn: Ecn | None) -> str:
         return "pfifo limit 1000"
     if not 1 <= ecn.minimum_bytes <= ecn.maximum_bytes < MOST_BYTES or not 1 <= ecn.probability_percent <= 100:
         raise FabricError(
-            subject,
             f"RED cannot mark between {ecn.minimum_bytes} and {ecn.maximum_bytes} bytes with "
             f"{ecn.probability_percent}%",
             f"give 1 <= minimum_bytes <= maximum_bytes < {MOST_BYTES} and 1% to 100%",
+            subject=subject,
         )
     probability = ALMOST_ALL if ecn.probability_percent == 100 else ecn.probability_percent / 100
     if ecn.maximum_bytes - ecn.minimum_bytes >= probability * FLATTEST_BYTES:
         raise FabricError(
-            subject,
             f"{ecn.probability_percent}% over {ecn.maximum_bytes - ecn.minimum_bytes} bytes is too flat for tc's RED",
             "raise probability_percent, or bring minimum_bytes and maximum_bytes closer together",
+            subject=subject,
         )
     burst, average = math.ceil(ecn.minimum_bytes / 1000), 1000
     if ecn.minimum_bytes <= 10_000:
@@ -211,9 +215,9 @@ def parse(text: str, name: str) -> Switch:
             ports[port] = LinuxPort(name, port, model).qos()
         except NOT_OF_TC as error:
             raise FabricError(
-                f"{name}: {port}",
                 f"its qdiscs and filters are not in the form that tc prints ({error!r})",
                 "read them again",
+                subject=f"{name}: {port}",
             ) from None
     ecmp = ecmp_of(model["sysctl"], name)
     return Switch(
@@ -237,7 +241,9 @@ def remediation(running: str, wanted: Switch) -> str:
     missing = [port for port in wanted.ports if port not in seen["links"]]
     if missing and running.lstrip()[:1] == "{":  # a script may omit devices, READING's output has all
         raise FabricError(
-            f"{wanted.name}: {missing[0]}", "the machine has no such device", f"it has {', '.join(seen['links'])}"
+            "the machine has no such device",
+            f"it has {', '.join(seen['links'])}",
+            subject=f"{wanted.name}: {missing[0]}",
         )
     script = render(wanted)
     wanted_model = Script(script, wanted.name).model
@@ -259,7 +265,7 @@ def remediation(running: str, wanted: Switch) -> str:
                 unchanged[port] = _shape(seen, port) == _shape(wanted_model, port)
             except NOT_OF_TC as error:
                 raise FabricError(
-                    f"{wanted.name}: {port}", f"not in the form that tc prints ({error!r})", "read it again"
+                    f"not in the form that tc prints ({error!r})", "read it again", subject=f"{wanted.name}: {port}"
                 ) from None
         if words[0] == "tc" and not unchanged[port]:
             lines.append(line)
@@ -310,9 +316,9 @@ def _queueing(model: Model, port: str, name: str) -> list[str]:
     script = render(Switch(name, SYSTEM, {port: qos}))
     if _shape(Script(script, name).model, port) != _shape(model, port):
         raise FabricError(
-            f"{name}: {port}",
             f"its qdisc {root.get('kind')} was not created by this project",
             "set it up again manually",
+            subject=f"{name}: {port}",
         )
     return [line for line in script.splitlines()[2:] if line.startswith("tc ")]
 

@@ -59,7 +59,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     MTU,
-    Settings,
+    CliSettings,
     mismatch_error,
     name_from_lines,
     wanted_classes,
@@ -94,14 +94,14 @@ def check_cable(subject: str, cable_m: int | None) -> None:
     """
     if cable_m is None:
         raise FabricError(
-            subject, f"cable_m is missing, and NX-OS keeps headroom for {MOST_CABLE_M} m of cable", "set it"
+            f"cable_m is missing, and NX-OS keeps headroom for {MOST_CABLE_M} m of cable", "set it", subject=subject
         )
     if cable_m > MOST_CABLE_M:
         raise FabricError(
-            subject,
             f"a cable of {cable_m} m needs `pause buffer-size` and its thresholds, which NX-OS requires beyond "
             f"{MOST_CABLE_M} m and for which Cisco publishes no numbers",
             f"take a cable of {MOST_CABLE_M} m or less, or make the classes lossy",
+            subject=subject,
         )
 
 
@@ -148,7 +148,7 @@ def _remedy(plan: _WantedNxos, model: NxosConfiguration, wanted: Switch) -> list
     system = [f"  {key} {name}" for key, name in plan.system.items() if model.system.get(key) != name]
     lines += ["system qos", *system] if system else []
     for port, settings in plan.ports.items():
-        changes = port_changes(model.ports.get(port, Settings()), settings)
+        changes = port_changes(model.ports.get(port, CliSettings()), settings)
         lines += [f"interface {port}", *changes] if changes else []
     unplanned = [settings for port, settings in model.ports.items() if port not in wanted.ports]
     used = {kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}
@@ -161,9 +161,9 @@ class _WantedNxos:
     def __init__(self, switch: Switch) -> None:
         if switch.ecmp_fields not in (None, ECMP_FIELDS):
             raise FabricError(
-                switch.name,
                 f"NX-OS's hash cannot use only {', '.join(switch.ecmp_fields or ())}",
                 "set all five in ecmp_fields",
+                subject=switch.name,
             )
         self.class_maps: dict[str, Tree] = {}
         self.policy_maps: dict[str, Tree] = {}
@@ -212,26 +212,26 @@ class _WantedNxos:
     def _check(self, switch: Switch, port: str, qos: PortQos, lossless: dict[int, int]) -> None:
         subject = f"{switch.name}: port {port}"
         if not PORT.fullmatch(port):
-            raise FabricError(subject, "not a valid port name on NX-OS", "write it out, as in Ethernet1/1")
+            raise FabricError("not a valid port name on NX-OS", "write it out, as in Ethernet1/1", subject=subject)
         for traffic_class in wanted_classes(switch, port, qos):
             queue, priority = qos.class_to_queue[traffic_class], qos.class_to_priority[traffic_class]
             if queue != traffic_class:
                 raise FabricError(
-                    subject,
                     f"NX-OS sends traffic class {traffic_class} to queue {traffic_class}, not {queue}",
                     "give class and queue the same number",
+                    subject=subject,
                 )
             if priority != lossless.get(traffic_class, traffic_class):
                 raise FabricError(
-                    subject,
                     f"traffic class {traffic_class} never pauses, so NX-OS has no priority {priority} for it",
                     "give class and priority the same number",
+                    subject=subject,
                 )
         if not LEAST_MTU_BYTES <= (qos.ip_mtu_bytes or 0) <= MOST_MTU_BYTES:
             raise FabricError(
-                subject,
                 f"an MTU of {qos.ip_mtu_bytes} bytes is outside NX-OS's range of {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}",
                 "set another switch_mtu_bytes",
+                subject=subject,
             )
         if qos.watchdog:
             watchdog = _multipliers(subject, qos.watchdog)
@@ -268,9 +268,9 @@ class _WantedNxos:
             elif queue:
                 if queue.bandwidth_percent is None:
                     raise FabricError(
-                        f"{switch.name}: port {port}",
                         f"queue {number} is weighted, but has no share",
                         "give it bandwidth_percent",
+                        subject=f"{switch.name}: port {port}",
                     )
                 lines = [f"bandwidth remaining percent {queue.bandwidth_percent}"]
             if queue and queue.ecn:
@@ -312,7 +312,7 @@ def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
     """Return the interval and the multipliers of these times, with the longest possible interval."""
     if watchdog.action != "drop":
         raise FabricError(
-            subject, f"NX-OS's watchdog cannot {watchdog.action} a stuck queue's packets", "set action to drop"
+            f"NX-OS's watchdog cannot {watchdog.action} a stuck queue's packets", "set action to drop", subject=subject
         )
     detection_ms, restoration_ms = watchdog.detection_ms, watchdog.restoration_ms
     if detection_ms <= MOST_DETECTION_MS:
@@ -322,10 +322,10 @@ def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
             if exact and 1 <= restore <= MOST_RESTORE:
                 return {INTERVAL: interval_ms, SHUTDOWN: shutdown, RESTORE: restore}
     raise FabricError(
-        subject,
         f"NX-OS's watchdog cannot act after {detection_ms} ms and end after {restoration_ms} ms",
         f"give pfc_watchdog multiples of one interval of {LEAST_INTERVAL_MS} ms or more, detection_ms up to"
         f" {MOST_DETECTION_MS} and restoration_ms up to {MOST_RESTORE} intervals",
+        subject=subject,
     )
 
 

@@ -42,7 +42,7 @@ LOSSES = ("out_of_sequence", "roce_dropped", "dropped_by_port")
 
 
 @dataclass(frozen=True)
-class Result:
+class BandwidthResult:
     """One number. ``measured`` and ``limit`` are in GB/s, None: not measured, not known. ``basis`` names the limit."""
 
     what: str
@@ -70,7 +70,7 @@ class Result:
         return (0, ratio) if self.measured < self.wanted else (3, ratio)
 
 
-def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[Result]:
+def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[BandwidthResult]:
     """Return one result for each GPU and direction, and one for the slowest pair of GPUs."""
     source = "nvbandwidth"
     if run.get("status") != MEASURED:
@@ -93,18 +93,22 @@ def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[Result]:
         basis = f"{rate:.1f} {UNIT} of the PCIe link of {gpu}" if rate else f"the PCIe link of {gpu} is not known"
         where = f"{source}, {gpu}" if gpu else source
         results.append(
-            Result(f"{copy.test}, GPU {copy.column}", copy.gb_per_s, rate, COPY_SHARE, basis, where, "", causes)
+            BandwidthResult(
+                f"{copy.test}, GPU {copy.column}", copy.gb_per_s, rate, COPY_SHARE, basis, where, "", causes
+            )
         )
     for test, copies in between.items():
         worst = min(copies, key=lambda copy: copy.gb_per_s)
         name = f"{test}, the slowest of {len(copies)} pairs of GPUs"
         basis = "the rate of NVLink is not in the topology"
-        results.append(Result(name, worst.gb_per_s, None, 1, basis, f"{source}, GPU {worst.row} and {worst.column}"))
+        results.append(
+            BandwidthResult(name, worst.gb_per_s, None, 1, basis, f"{source}, GPU {worst.row} and {worst.column}")
+        )
     results += [_not_measured(name, source, {"reason": "nvbandwidth waived it"}) for name in read.waived]
     return results
 
 
-def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str, ...], name: str) -> Result:
+def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str, ...], name: str) -> BandwidthResult:
     """Return the result of all_reduce_perf.
 
     ``ports_gb_per_s``: the rate of a node's NICs; 0 if it is not known, None within one node.
@@ -118,15 +122,15 @@ def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str
         return _not_measured(name, source, {"reason": f"its output cannot be used: {error}"})
     if ports_gb_per_s:
         basis = f"{ports_gb_per_s:.1f} {UNIT} of a node's NICs"
-        return Result(name, measured, ports_gb_per_s, COLLECTIVE_SHARE, basis, source, "", causes)
+        return BandwidthResult(name, measured, ports_gb_per_s, COLLECTIVE_SHARE, basis, source, "", causes)
     within = ports_gb_per_s is None
     basis = "the rate of NVLink is not in the topology" if within else "the rate of a NIC's port is not known"
-    return Result(name, measured, None, COLLECTIVE_SHARE, basis, source)
+    return BandwidthResult(name, measured, None, COLLECTIVE_SHARE, basis, source)
 
 
 def of_rail(
     run: dict[str, Any], rail: dict[str, Any], nodes: tuple[Host | None, Host | None], causes: tuple[str, ...]
-) -> Result:
+) -> BandwidthResult:
     """Return the result of ib_write_bw on a rail. ``rail`` is from ``rails.between``, with the names of both nodes."""
     memory = "GPU memory" if run.get("gpu_memory") else "host memory"
     title = f"ib_write_bw, rail {rail['number']}, {memory}"
@@ -148,7 +152,7 @@ def of_rail(
     name = min(limits, key=lambda item: limits[item], default="")
     limit = limits[name] if port else None
     basis = f"{limit:.1f} {UNIT} of the {name}" if limit else "the rate of the port is not known"
-    return Result(
+    return BandwidthResult(
         title, measured, limit, PORT_SHARE, basis, f"ib_write_bw, {ends}", "", causes if run.get("gpu_memory") else ()
     )
 
@@ -203,7 +207,7 @@ def known_causes(host: Host | None, guest: bool) -> tuple[str, ...]:
     return tuple(f"{cause.what}, which costs: {cause.cost}; remedy: {cause.remedy}" for cause in ordered)
 
 
-def claims(results: list[Result], baseline: dict[str, float] | None = None) -> list[Claim]:
+def claims(results: list[BandwidthResult], baseline: dict[str, float] | None = None) -> list[Claim]:
     """Return the claims, the worst first; ``baseline`` are earlier numbers by name (``measured``)."""
     judged = [_claim(result) for result in sorted(results, key=lambda result: (result.badness, result.what))]
     if baseline is not None:
@@ -232,7 +236,7 @@ def accepted_copies(claims_before: list[Claim]) -> dict[str, float]:
     return rates
 
 
-def _claim(result: Result) -> Claim:
+def _claim(result: BandwidthResult) -> Claim:
     wanted = "a number" if result.wanted is None else {f"at least {UNIT}": round(result.wanted, 2)}
     if result.measured is None:
         return not_applicable(LAYER, result.what, wanted, result.source, f"not measured: {result.reason}")
@@ -245,7 +249,7 @@ def _claim(result: Result) -> Claim:
     return Claim(LAYER, result.what, wanted, seen, holds, result.source, ratio if holds else f"{ratio}; {causes}")
 
 
-def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
+def _against(results: list[BandwidthResult], baseline: dict[str, float]) -> list[Claim]:
     """Return a claim for each number that was measured, the worst share of the baseline first."""
     judged: list[tuple[float, Claim]] = []
     unknown = []
@@ -273,8 +277,8 @@ def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
     return [*(claim for _share, claim in sorted(judged, key=lambda item: (item[0], item[1].claim))), *unknown]
 
 
-def _not_measured(name: str, source: str, run: dict[str, Any]) -> Result:
-    return Result(name, None, None, 1, "", source, run.get("reason") or "the tool did not run")
+def _not_measured(name: str, source: str, run: dict[str, Any]) -> BandwidthResult:
+    return BandwidthResult(name, None, None, 1, "", source, run.get("reason") or "the tool did not run")
 
 
 def _rates(node: Host | None, address: str) -> tuple[float | None, str]:

@@ -9,7 +9,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 
 # Clocks are lost when the last client of the driver ends; the persistence daemon is a client that keeps running. The
 # services that start jobs come after this one.
-SERVICE = unit.Service(
+SERVICE = unit.BootService(
     module="gpu_node",
     start=boot.__name__,
     settings="/etc/sailloft/gpu_node.json",

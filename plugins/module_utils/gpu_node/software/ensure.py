@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import files, packages, plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import Machine, observe
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import MachineFacts, observe
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import UBUNTU
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
@@ -54,7 +54,7 @@ def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
     return outcome
 
 
-def _signing_paths(machine: Machine) -> dict[str, str]:
+def _signing_paths(machine: MachineFacts) -> dict[str, str]:
     """Return where DKMS finds the key that signs modules, and its certificate in DER.
 
     On Ubuntu the paths are those of update-secureboot-policy in shim-signed; elsewhere they are the defaults of
@@ -65,7 +65,7 @@ def _signing_paths(machine: Machine) -> dict[str, str]:
     return {"key": "/var/lib/dkms/mok.key", "certificate": "/var/lib/dkms/mok.pub"}
 
 
-def _modules_missing(node_plan: plan.Plan, machine: Machine, request: r.Request) -> list[str]:
+def _modules_missing(node_plan: plan.SoftwarePlan, machine: MachineFacts, request: r.SoftwareRequest) -> list[str]:
     """Return the kernels without the driver's modules, and what they have instead."""
     return [
         f"kernel {kernel} has modules of {machine.modules[kernel]}"
@@ -76,7 +76,7 @@ def _modules_missing(node_plan: plan.Plan, machine: Machine, request: r.Request)
     ]
 
 
-def _write(system: System, machine: Machine, wanted: dict[str, str], check: bool) -> Outcome:
+def _write(system: System, machine: MachineFacts, wanted: dict[str, str], check: bool) -> Outcome:
     outcome = Outcome()
     contents = {path: system.read_bytes(path) for path in sorted({*wanted, *_left(system, machine)})}
     for path, old_content in contents.items():
@@ -99,7 +99,7 @@ def _write(system: System, machine: Machine, wanted: dict[str, str], check: bool
     return outcome
 
 
-def _left(system: System, machine: Machine) -> list[str]:
+def _left(system: System, machine: MachineFacts) -> list[str]:
     """Return the files of this module that exist."""
     paths = [path for path in files.SETTINGS if system.exists(path)]
     for pattern in (files.SOURCES[machine.system.packages], files.KEYS[machine.system.packages]):

@@ -27,7 +27,7 @@ SETTINGS = (PINS, MODPROBE, MODULES_LOAD, LIMITS, SERVICE_LIMITS, SYSCTL, STREAM
 ARP = {"net.ipv4.conf.all.arp_announce": 1, "net.ipv4.conf.all.arp_filter": 1, "net.ipv4.conf.all.arp_ignore": 2}
 
 
-def repositories(request: r.Request, packages: str) -> dict[str, str]:
+def repositories(request: r.SoftwareRequest, packages: str) -> dict[str, str]:
     """Return the files of the archives and their keys; ``packages`` is apt or dnf."""
     content_by_path = {}
     for archive in request.repositories:
@@ -73,7 +73,7 @@ def stream(branch: int) -> str:
     return f"[nvidia-driver]\nname=nvidia-driver\nstream={branch}-open\nprofiles=\nstate=enabled\n\n"
 
 
-def settings(request: r.Request, fabric: str) -> dict[str, str]:
+def settings(request: r.SoftwareRequest, fabric: str) -> dict[str, str]:
     """Return the files of kernel modules, limits and ARP."""
     load = ["nvidia", "nvidia-uvm"]
     load += ["nvidia-peermem"] if request.gpudirect == r.PEERMEM else []

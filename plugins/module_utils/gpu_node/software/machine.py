@@ -8,7 +8,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT, System, find
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT, SupportedSystem, find
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System as Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import function_roles as roles
@@ -25,7 +25,7 @@ QUERIES = {
 
 
 @dataclass(frozen=True)
-class Devices:
+class SoftwareDevices:
     """The PCI functions that decide on the software.
 
     ``old_gpus`` are the addresses of GPUs that the open kernel modules cannot drive. ``management`` are those of
@@ -41,7 +41,7 @@ class Devices:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineFacts:
     """Facts that the plan depends on. ``secure_boot`` and ``devices`` are None in an image: its node is not known.
 
     ``kernels`` are those that need modules: the running one, or in an image all of its kernels. ``modules`` has the
@@ -49,19 +49,19 @@ class Machine:
     version of the running driver.
     """
 
-    system: System
+    system: SupportedSystem
     version: str
     in_image: bool
     kernels: tuple[str, ...]
     architecture: str
-    devices: Devices | None
+    devices: SoftwareDevices | None
     secure_boot: bool | None
     installed: dict[str, str] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
     loaded: str | None = None
 
 
-def observe(host: Host, in_image: bool) -> Machine:
+def observe(host: Host, in_image: bool) -> MachineFacts:
     """Return the machine of ``host``. Raises HostError for a distribution that the table does not have."""
     release = dict(
         line.split("=", 1) for line in (host.read("/etc/os-release") or "").splitlines() if re.match(r"\w+=", line)
@@ -74,7 +74,7 @@ def observe(host: Host, in_image: bool) -> Machine:
             "use one that NVIDIA's driver, DCGM and DOCA are supported on: docs/how-to/gpu-nodes.md lists them",
         )
     kernels = _image_kernels(host) if in_image else (host.read("/proc/sys/kernel/osrelease") or "",)
-    return Machine(
+    return MachineFacts(
         system=system,
         version=version,
         in_image=in_image,
@@ -93,7 +93,7 @@ def _image_kernels(host: Host) -> tuple[str, ...]:
     return tuple(name for name in host.names("/lib/modules") if host.exists(f"/lib/modules/{name}/kernel"))
 
 
-def _devices(host: Host) -> Devices:
+def _devices(host: Host) -> SoftwareDevices:
     ids = {
         address: [_number(host, address, name) for name in ("vendor", "device", "class")] for address in host.names(PCI)
     }
@@ -110,7 +110,7 @@ def _devices(host: Host) -> Devices:
             if (vendor, device) == (roles.MELLANOX, roles.CONNECTX7) and not host.exists(f"{PCI}/{address}/physfn"):
                 manages = _manages(host, address)
                 (unknown if manages is None else management if manages else []).append(address)
-    return Devices(
+    return SoftwareDevices(
         gpus=len(gpus),
         nvswitches=sum(
             vendor == roles.NVIDIA and class_code >> 8 == NVSWITCH_CLASS for vendor, _device, class_code in ids.values()
@@ -148,7 +148,7 @@ def _secure_boot(host: Host) -> bool:
     return bool(value) and value is not None and value[-1] == 1
 
 
-def _installed(host: Host, system: System) -> dict[str, str]:
+def _installed(host: Host, system: SupportedSystem) -> dict[str, str]:
     output = host.run(QUERIES[system.packages])
     rows = (line.split() for line in output.splitlines())
     kernels_too = {}
@@ -169,7 +169,7 @@ def _modules(host: Host, kernels: tuple[str, ...]) -> dict[str, str]:
     return {kernel: version for kernel, version in versions.items() if version}
 
 
-def headers(machine: Machine) -> list[str]:
+def headers(machine: MachineFacts) -> list[str]:
     """Return the packages with the headers of the kernels that need modules."""
     if machine.system.packages == APT:
         return [f"linux-headers-{kernel}" for kernel in machine.kernels]

@@ -14,9 +14,13 @@ import re
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import Machine, headers
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import MachineFacts, headers
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, Release
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT, UBUNTU, System
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import (
+    APT,
+    UBUNTU,
+    SupportedSystem,
+)
 
 # From this branch on, NVIDIA's package names for Ubuntu do not contain the branch.
 PLAIN_NAMES_FROM = 590
@@ -49,7 +53,7 @@ class Package:
         return f"{self.name}={self.glob}" if packages == APT else f"{self.name}-{self.glob.rpartition(':')[2]}"
 
 
-def wanted(request: r.Request, machine: Machine, fabric: str, doca: str | None) -> list[Package]:
+def wanted(request: r.SoftwareRequest, machine: MachineFacts, fabric: str, doca: str | None) -> list[Package]:
     """Return all packages, in the order of installation. ``fabric`` is not AUTO; ``doca`` is DOCA's version or None."""
     release, system = BY_DRIVER[request.driver], machine.system
     packages = _driver(request, machine, release)
@@ -78,7 +82,7 @@ def every_name(installed: dict[str, str]) -> list[str]:
     return sorted(name for name in installed if re.fullmatch(pattern, name))
 
 
-def _driver(request: r.Request, machine: Machine, release: Release) -> list[Package]:
+def _driver(request: r.SoftwareRequest, machine: MachineFacts, release: Release) -> list[Package]:
     system, version, branch = machine.system, release.driver, release.branch
     if request.modules == r.PRECOMPILED:
         # Canonical builds and signs the modules for each kernel; their package has the kernel's version.
@@ -99,7 +103,7 @@ def _driver(request: r.Request, machine: Machine, release: Release) -> list[Pack
     return [*(Package(name) for name in headers(machine)), *(Package(name, version) for name in names)]
 
 
-def _fabric(system: System, release: Release, fabric: str, modules: str) -> list[Package]:
+def _fabric(system: SupportedSystem, release: Release, fabric: str, modules: str) -> list[Package]:
     version, branch = release.driver, release.branch
     plain = branch >= PLAIN_NAMES_FROM and modules == r.DKMS
     if system.packages != APT:
@@ -115,7 +119,7 @@ def _fabric(system: System, release: Release, fabric: str, modules: str) -> list
     return packages
 
 
-def _inbox(system: System) -> list[str]:
+def _inbox(system: SupportedSystem) -> list[str]:
     """Return the packages of the distribution's own RDMA user space; its kernel has the drivers."""
     return (
         ["rdma-core", "ibverbs-providers", "ibverbs-utils"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import files, packages
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import Machine
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import MachineFacts
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.packages import Package
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, RELEASES
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT
@@ -21,7 +21,7 @@ SUPPORTED_ARCHITECTURE = "x86_64"
 
 
 @dataclass(frozen=True)
-class Plan:
+class SoftwarePlan:
     """The software of a node. ``services`` are enabled, in order; ``kernels`` need the modules of ``driver``."""
 
     driver: str
@@ -39,7 +39,7 @@ def kernel_version(kernel: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def make(request: r.Request, machine: Machine) -> Plan:
+def make(request: r.SoftwareRequest, machine: MachineFacts) -> SoftwarePlan:
     """Return the plan. Raises RequestError, which names all combinations that no vendor supports."""
     doca = _doca(machine) if request.rdma == r.DOCA else None
     fabric, notes = _fabric(request, machine)
@@ -55,10 +55,10 @@ def make(request: r.Request, machine: Machine) -> Plan:
     services = ["nvidia-persistenced.service"]
     services += ["nvidia-fabricmanager.service"] if fabric != r.NONE else []
     services += ["nvidia-dcgm.service"] if request.dcgm else []
-    return Plan(request.driver, fabric, tuple(wanted), texts, tuple(services), machine.kernels, tuple(notes))
+    return SoftwarePlan(request.driver, fabric, tuple(wanted), texts, tuple(services), machine.kernels, tuple(notes))
 
 
-def _devices(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
+def _devices(request: r.SoftwareRequest, machine: MachineFacts) -> list[tuple[str, str]]:
     """Return the refusals of software that the node's own PCI functions cannot use."""
     devices = machine.devices
     if devices is None:
@@ -92,7 +92,7 @@ def _devices(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
     return errors
 
 
-def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
+def _driver(request: r.SoftwareRequest, machine: MachineFacts) -> list[tuple[str, str]]:
     system, branch = machine.system, BY_DRIVER[request.driver].branch
     errors = []
     if machine.architecture != SUPPORTED_ARCHITECTURE:
@@ -134,7 +134,7 @@ def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
     return errors
 
 
-def _parts(request: r.Request, machine: Machine, doca: str | None, fabric: str) -> list[tuple[str, str]]:
+def _parts(request: r.SoftwareRequest, machine: MachineFacts, doca: str | None, fabric: str) -> list[tuple[str, str]]:
     system = machine.system
     errors = []
     if request.dcgm and not system.dcgm:
@@ -168,14 +168,14 @@ def _precompiled(branches_by_kernel: tuple[tuple[tuple[int, int], tuple[int, ...
     return f"available: {', '.join(available)}; or set gpu_node_modules: dkms"
 
 
-def _doca(machine: Machine) -> str | None:
+def _doca(machine: MachineFacts) -> str | None:
     for version, minors in machine.system.doca:
         if minors == ("",) or machine.version in minors:
             return version
     return None
 
 
-def _fabric(request: r.Request, machine: Machine) -> tuple[str, list[str]]:
+def _fabric(request: r.SoftwareRequest, machine: MachineFacts) -> tuple[str, list[str]]:
     if request.fabric != r.AUTO:
         return request.fabric, []
     if machine.devices is None:

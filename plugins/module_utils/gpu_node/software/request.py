@@ -40,7 +40,7 @@ class Repository:
 
 
 @dataclass(frozen=True)
-class Request:
+class SoftwareRequest:
     """The requested software of a node, and the settings of the files that belong to it."""
 
     driver: str
@@ -57,7 +57,7 @@ class Request:
     repositories: tuple[Repository, ...]
 
 
-def read(data: Any) -> Request:
+def read(data: Any) -> SoftwareRequest:
     """Return the request in the module's arguments. Raises RequestError."""
     settings = Settings(RequestError, "gpu_node", data)
     driver = settings.value("driver", values.text, RELEASES[0].driver)
@@ -66,7 +66,7 @@ def read(data: Any) -> Request:
             f"driver {driver} is not in the table of releases, which lists what goes with it",
             f"use one of {', '.join(BY_DRIVER)}",
         )
-    return Request(
+    return SoftwareRequest(
         driver=driver,
         modules=settings.value("modules", values.among(DKMS, PRECOMPILED), DKMS),
         gpudirect=settings.value("gpudirect", values.among(DMABUF, PEERMEM, NONE), DMABUF),

@@ -20,7 +20,7 @@ APT, DNF = "apt", "dnf"
 
 
 @dataclass(frozen=True)
-class System:
+class SupportedSystem:
     """A row. ``name`` is ID, ``release`` is VERSION_ID of /etc/os-release, on RHEL and Rocky without the minor number.
 
     ``precompiled`` are branches with signed modules in the distribution's own archive, by kernel (major, minor);
@@ -48,21 +48,21 @@ class System:
 
 UBUNTU, DEBIAN, RHEL, ROCKY = "ubuntu", "debian", "rhel", "rocky"
 SYSTEMS = (
-    System(UBUNTU, "22.04", APT, 580, True, (((5, 15), (580, 595)), ((6, 8), (580, 595)))),
-    System(UBUNTU, "24.04", APT, 580, True, (((6, 8), (580, 595)),), (("3.1", ("",)),)),
-    System(UBUNTU, "26.04", APT, 595, False, (((7, 0), (595,)),), (("3.4.1", ("",)),)),
-    System(DEBIAN, "12", APT, 580, True),
-    System(DEBIAN, "13", APT, 590, False),
-    System(RHEL, "8", DNF, 580, True),
-    System(RHEL, "9", DNF, 580, True, (), (("3.1", ("9.6", "9.7")),)),
-    System(RHEL, "10", DNF, 580, True, (), (("3.1", ("10.0", "10.1")), ("3.4.1", ("10.2",)))),
-    System(ROCKY, "8", DNF, 580, True),
-    System(ROCKY, "9", DNF, 580, True),
-    System(ROCKY, "10", DNF, 580, True),
+    SupportedSystem(UBUNTU, "22.04", APT, 580, True, (((5, 15), (580, 595)), ((6, 8), (580, 595)))),
+    SupportedSystem(UBUNTU, "24.04", APT, 580, True, (((6, 8), (580, 595)),), (("3.1", ("",)),)),
+    SupportedSystem(UBUNTU, "26.04", APT, 595, False, (((7, 0), (595,)),), (("3.4.1", ("",)),)),
+    SupportedSystem(DEBIAN, "12", APT, 580, True),
+    SupportedSystem(DEBIAN, "13", APT, 590, False),
+    SupportedSystem(RHEL, "8", DNF, 580, True),
+    SupportedSystem(RHEL, "9", DNF, 580, True, (), (("3.1", ("9.6", "9.7")),)),
+    SupportedSystem(RHEL, "10", DNF, 580, True, (), (("3.1", ("10.0", "10.1")), ("3.4.1", ("10.2",)))),
+    SupportedSystem(ROCKY, "8", DNF, 580, True),
+    SupportedSystem(ROCKY, "9", DNF, 580, True),
+    SupportedSystem(ROCKY, "10", DNF, 580, True),
 )
 
 
-def find(name: str, version: str) -> System | None:
+def find(name: str, version: str) -> SupportedSystem | None:
     """Return the row for ID and VERSION_ID of /etc/os-release; None if there is none."""
     for system in SYSTEMS:
         if system.name == name and (version == system.release or version.startswith(f"{system.release}.")):

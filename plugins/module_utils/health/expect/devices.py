@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect.errors import ExpectError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import ExpectedDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe", "nvswitch": "NVSwitch"}
@@ -28,7 +28,7 @@ NVLINKS = {
 }
 
 
-def of_host(host: Host) -> list[Device]:
+def of_host(host: Host) -> list[ExpectedDevice]:
     """Return the GPUs, NICs, NVMe drives and NVSwitches of a host, and the ports above them, by address."""
     devices = [item for item in host.functions if item.kind in KINDS and item.physical_function is None]
     names = named(devices)
@@ -48,11 +48,13 @@ def of_host(host: Host) -> list[Device]:
         far_end = children.get(address, [])[:1] if _leads_down(port, functions) else _parent(port, functions)
         ends = [port, *far_end]
         speed, width = _link(ends)
-        result[address] = Device(address, "bridge", f"port above {', '.join(above)}", _id(port), speed, width)
+        result[address] = ExpectedDevice(address, "bridge", f"port above {', '.join(above)}", _id(port), speed, width)
     return [result[address] for address in sorted(result)]
 
 
-def of_guest(plan: Mapping[str, Any], host: Host, host_name: str, host_devices: Iterable[Device]) -> list[Device]:
+def of_guest(
+    plan: Mapping[str, Any], host: Host, host_name: str, host_devices: Iterable[ExpectedDevice]
+) -> list[ExpectedDevice]:
     """Return the passed-through devices of a guest at their addresses in the guest, each with its place on the host.
 
     ``plan`` is the stored form of the plan (``DomainPlan.to_dict``). The guest sees the device's own link, not that of
@@ -94,7 +96,7 @@ def of_guest(plan: Mapping[str, Any], host: Host, host_name: str, host_devices: 
     return result
 
 
-def without_link(devices: Iterable[Device]) -> list[str]:
+def without_link(devices: Iterable[ExpectedDevice]) -> list[str]:
     """Return the names of devices whose links have an unknown ability, so that no check judges their width or speed.
 
     A port's link is that of the device behind it, and a virtual function has none of its own.
@@ -111,7 +113,7 @@ def passed_through(plans: Iterable[Mapping[str, Any]]) -> set[str]:
     return {str(item["host_address"]) for plan in plans for item in plan.get("devices", [])}
 
 
-def changed(devices: Iterable[Device], settings: Mapping[str, Mapping[str, Any]]) -> list[Device]:
+def changed(devices: Iterable[ExpectedDevice], settings: Mapping[str, Mapping[str, Any]]) -> list[ExpectedDevice]:
     """Return devices with what people know of them, by kind, name or address: slot, serial number, another width."""
     result, used = [], set()
     for device in devices:
@@ -139,21 +141,21 @@ def named(functions: Iterable[Function]) -> dict[str, str]:
     return names
 
 
-def _device(item: Function, functions: Mapping[str, Function], name: str, has_switches: bool) -> Device:
+def _device(item: Function, functions: Mapping[str, Function], name: str, has_switches: bool) -> ExpectedDevice:
     speed, width = _link([item, *_parent(item, functions)])
     nvlinks = NVLINKS.get(_id(item)) if has_switches and item.kind == "gpu" else None
-    return Device(item.address, item.kind, name, _id(item), speed, width, nvlinks=nvlinks)
+    return ExpectedDevice(item.address, item.kind, name, _id(item), speed, width, nvlinks=nvlinks)
 
 
-def _of_vf(function: Function, known: Mapping[str, Device]) -> Device:
+def _of_vf(function: Function, known: Mapping[str, ExpectedDevice]) -> ExpectedDevice:
     """Return the device of a virtual function, which shows no link of its own (SR-IOV 1.1, 3.5.6)."""
     physical = known.get(function.physical_function or "")
     if physical is None:
-        return Device(function.address, function.kind, function.address)
+        return ExpectedDevice(function.address, function.kind, function.address)
     return replace(physical, link_speed_gt_s=None, link_width=None)
 
 
-def _host_place(device: Device, function: Function, host_name: str, functions: Mapping[str, Function]) -> str:
+def _host_place(device: ExpectedDevice, function: Function, host_name: str, functions: Mapping[str, Function]) -> str:
     slot = f"slot {device.slot}" if device.slot else ""
     virtual = f"virtual function {function.address}" if function.physical_function else ""
     port = next((item.address for item in _above(function, functions) if item.port_type in DOWN), "")

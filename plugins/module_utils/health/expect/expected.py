@@ -16,8 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     GUEST,
     HYPERVISOR,
     IMAGE,
-    Device,
     Expected,
+    ExpectedDevice,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
@@ -97,7 +97,7 @@ def _devices(
     people: Mapping[str, Mapping[str, Any]],
     plan: Mapping[str, Any] | None,
     hypervisor: str,
-) -> list[Device]:
+) -> list[ExpectedDevice]:
     if host is None:
         if machine == IMAGE:
             return []

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect.errors import ExpectError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import ExpectedPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 
 INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"
@@ -22,7 +22,7 @@ FASTEST_GBIT_S = 100_000
 RDMA = re.compile(r"(?:mlx|bnxt_re|irdma|hfi|qedr|efa|hns_|(?:ib|iw|opa|rdma|roce|usnic)[pPsox][0-9a-f]).*")
 
 
-def read(data: Any, nics: Iterable[Function] = (), passed_through: Collection[str] = ()) -> list[Port]:
+def read(data: Any, nics: Iterable[Function] = (), passed_through: Collection[str] = ()) -> list[ExpectedPort]:
     """Return the ports, by name. Raises ExpectError.
 
     ``nics``: of the node's recording. ``passed_through``: the PCI addresses of those that guests have, without ports.
@@ -40,7 +40,7 @@ def read(data: Any, nics: Iterable[Function] = (), passed_through: Collection[st
         speed = part.value("speed_gbit_s", lambda value: values.number(value, 0, FASTEST_GBIT_S))
         device, _, number = name.partition("/")
         is_rdma = device in rdma or (device not in interfaces and RDMA.fullmatch(device) is not None)
-        port = Port(
+        port = ExpectedPort(
             name=f"{name}/1" if is_rdma and not number else name,
             address=rdma.get(device) or interfaces.get(device, ""),
             link_layer=INFINIBAND if part.value("infiniband", values.flag, False) else ETHERNET,

@@ -11,12 +11,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import value
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import nearest
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect.errors import ExpectError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import CheckSetting
 
 LARGEST = 1e18
 
 
-def read(data: Any, checks: Iterable[str]) -> dict[str, Setting]:
+def read(data: Any, checks: Iterable[str]) -> dict[str, CheckSetting]:
     """Return the settings by check. Raises ExpectError, also for a check that does not exist.
 
     A check has ``limit``, a number, or ``disabled``, the reason for which it is not made.
@@ -39,5 +39,5 @@ def read(data: Any, checks: Iterable[str]) -> dict[str, Setting]:
         disabled = part.value("disabled", values.text, "")
         if (limit is None) == (not disabled):
             raise part.refuse("has neither or both of limit and disabled", "give a limit, or disabled with the reason")
-        settings[check] = Setting(None if limit is None else float(limit), disabled)
+        settings[check] = CheckSetting(None if limit is None else float(limit), disabled)
     return settings

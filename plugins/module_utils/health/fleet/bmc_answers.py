@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.answers import Answer, Complaint
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Memory, judge
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RoundMemory, judge
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     FAIL,
     NOT_MEASURED,
@@ -43,7 +43,7 @@ def answer(reading: Reading, expected: Expected) -> Answer:
     is_silent = all(measurement.value is None for measurement in reading.measurements)
     reason = reading.error or ("it says nothing of power supplies, fans and temperatures" if is_silent else "")
     unread = Measurement(UNREAD, Place("bmc"), bool(reason), reading.reader, reason)
-    judged = judge([reading, Reading("bmc", (unread,))], rules, expected, Memory(), now)
+    judged = judge([reading, Reading("bmc", (unread,))], rules, expected, RoundMemory(), now)
     failed = [(each.check, each.place, each.seen, each.expected) for each in judged.results if each.verdict == FAIL]
     happened = [(each.check, each.place, each.text, "") for each in judged.events]
     faults = tuple(

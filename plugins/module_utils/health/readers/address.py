@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import AMD, NVIDIA, Device, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import AMD, NVIDIA, Expected, ExpectedDevice
 
 # The domain has four digits in the kernel and eight in NVIDIA's tools; NVRM's lines have no function.
 PATTERN = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
@@ -22,7 +22,7 @@ def pci_address(text: str) -> str | None:
     return f"{int(domain, 16):04x}:{bus}:{device}.{function or '0'}"
 
 
-def gpus(expected: Expected, is_amd: bool = False) -> list[Device]:
+def gpus(expected: Expected, is_amd: bool = False) -> list[ExpectedDevice]:
     """Return the planned GPUs of NVIDIA or AMD by address, if the node has their driver; those of others have none."""
     vendors = AMD if is_amd else NVIDIA
     return sorted(

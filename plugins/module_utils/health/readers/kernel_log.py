@@ -46,7 +46,7 @@ _SECONDS = re.compile(r"\[ *(\d{1,12}\.\d{1,9})\]")
 
 
 @dataclass(frozen=True)
-class Record:
+class KernelMessage:
     """One message of the kernel."""
 
     sequence: int
@@ -79,7 +79,7 @@ def read(node: Node) -> Reading:
     return Reading(READER, (measurement,), tuple(happened), kept=kept)
 
 
-def _lost(news: list[Record], start: int) -> int:
+def _lost(news: list[KernelMessage], start: int) -> int:
     """Return how many numbers are missing among the new records."""
     lost, number = 0, start
     for record in news:
@@ -113,15 +113,15 @@ def _text(path: str) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-def records(text: str) -> Iterator[Record]:
+def records(text: str) -> Iterator[KernelMessage]:
     """Return the records of /dev/kmsg, or the lines of dmesg and of a journal, numbered from 0."""
     lines = text.split("\n")
     is_kmsg = any(_RECORD.match(line) for line in lines[:50])
     return _of_kmsg(lines) if is_kmsg else _of_dmesg(lines)
 
 
-def _of_kmsg(lines: Iterable[str]) -> Iterator[Record]:
-    record: Record | None = None
+def _of_kmsg(lines: Iterable[str]) -> Iterator[KernelMessage]:
+    record: KernelMessage | None = None
     for line in lines:
         match = _RECORD.match(line)
         if match:
@@ -129,28 +129,28 @@ def _of_kmsg(lines: Iterable[str]) -> Iterator[Record]:
                 yield record
             # A message of several lines has its line ends as \x0a.
             text = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), match[4])
-            record = Record(int(match[2]), int(match[3]) / 1e6, text)
+            record = KernelMessage(int(match[2]), int(match[3]) / 1e6, text)
         elif record and line.startswith(" ") and not record.device:
             device = _DEVICE.search(line)
             if device:
-                record = Record(record.sequence, record.seconds, record.text, device[1])
+                record = KernelMessage(record.sequence, record.seconds, record.text, device[1])
     if record:
         yield record
 
 
-def _of_dmesg(lines: Iterable[str]) -> Iterator[Record]:
-    record: Record | None = None
+def _of_dmesg(lines: Iterable[str]) -> Iterator[KernelMessage]:
+    record: KernelMessage | None = None
     number = 0
     for line in lines:
         if record and line.startswith(" ") and line.strip():
-            record = Record(record.sequence, record.seconds, f"{record.text}\n{line.strip()}")
+            record = KernelMessage(record.sequence, record.seconds, f"{record.text}\n{line.strip()}")
             continue
         if record:
             yield record
         record = None
         if line.strip():
             seconds = _SECONDS.search(line[:80])
-            record = Record(number, float(seconds[1]) if seconds else 0.0, _bare(line))
+            record = KernelMessage(number, float(seconds[1]) if seconds else 0.0, _bare(line))
             number += 1
     if record:
         yield record
@@ -164,10 +164,10 @@ def _bare(line: str) -> str:
     return line
 
 
-def events(news: Iterable[Record], expected: Expected, boot_id: str) -> Iterator[Event]:
+def events(news: Iterable[KernelMessage], expected: Expected, boot_id: str) -> Iterator[Event]:
     """Return an event for each thing that the records report; lines of the same thing are one, with their number."""
     kinds = {each.address: each.kind for each in expected.devices}
-    groups: dict[Report, list[Record]] = {}
+    groups: dict[Report, list[KernelMessage]] = {}
     for record in news:
         reported = report(record.text, record.device, kinds)
         if reported:
@@ -182,7 +182,7 @@ def events(news: Iterable[Record], expected: Expected, boot_id: str) -> Iterator
         yield Event(reported.check, reported.place, text, KMSG, identity, boot_id, first.sequence, first.seconds)
 
 
-def _contained(groups: dict[Report, list[Record]]) -> dict[Report, list[Record]]:
+def _contained(groups: dict[Report, list[KernelMessage]]) -> dict[Report, list[KernelMessage]]:
     """Join the Xids of one contained double-bit error to one event."""
     result = dict(groups)
     for reported, lines in groups.items():

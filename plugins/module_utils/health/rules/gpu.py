@@ -19,8 +19,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     EQUAL,
     HARDWARE,
     MEDIAN_AT_LEAST,
-    Device,
     Expected,
+    ExpectedDevice,
     Place,
     Rule,
 )
@@ -55,7 +55,7 @@ ACCEPTED_SHARE = 0.75
 MEASUREMENTS = 12
 
 
-def _of_gpu(value: Callable[[Device], float | None]) -> Limit:
+def _of_gpu(value: Callable[[ExpectedDevice], float | None]) -> Limit:
     """Return what a planned GPU must have."""
 
     def limit(expected: Expected, place: Place) -> float | None:

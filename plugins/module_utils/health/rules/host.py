@@ -12,8 +12,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     CONFIGURATION,
     GUEST,
     HARDWARE,
-    Device,
     Expected,
+    ExpectedDevice,
     Place,
     Rule,
 )
@@ -29,7 +29,7 @@ MEMORY_SHARE = 0.98
 GUEST_MEMORY_SHARE, GUEST_RESERVED = 0.95, 1 << 30
 
 
-def _of_device(value: Callable[[Device], float | None]) -> Limit:
+def _of_device(value: Callable[[ExpectedDevice], float | None]) -> Limit:
     """Return what a planned device must have."""
 
     def limit(expected: Expected, place: Place) -> float | None:

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 def apply(system: System, settings: dict[str, Any], say: retry.Say, wait: retry.Wait = time.sleep) -> list[str]:
     """Apply all of ``settings`` and return the failures, one error per concern."""
     parts = {
-        concern: partial(concerns.Run(system, check=False).one, concern, request)
+        concern: partial(concerns.ConcernPass(system, check=False).one, concern, request)
         for concern, request in concerns.checked(settings).items()
     }
     return retry.until_applied(parts, say, wait)

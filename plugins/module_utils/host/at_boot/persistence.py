@@ -15,7 +15,7 @@ ORDER = f"""# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
 [Unit]
 Before={UNIT}
 """
-SERVICE = unit.Service(
+SERVICE = unit.BootService(
     module="gpu_host_boot",
     start=boot.__name__,
     settings=SETTINGS,

@@ -38,7 +38,7 @@ MANAGERS = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
 
 
 @dataclass(frozen=True)
-class Service:
+class BootService:
     """A task that runs at every boot.
 
     ``start`` names the module whose ``main`` runs; the creator of the Service must import it. ``after``: units that it
@@ -67,7 +67,7 @@ class Service:
         return f"/etc/systemd/system/multi-user.target.wants/{self.unit}"
 
 
-def files(service: Service, settings: dict[str, Any], python: str) -> dict[str, bytes]:
+def files(service: BootService, settings: dict[str, Any], python: str) -> dict[str, bytes]:
     """Return the required content by file; the unit last, so that it never runs without the others."""
     return {
         service.settings: (json.dumps(settings, indent=2, sort_keys=True) + "\n").encode(),
@@ -77,7 +77,7 @@ def files(service: Service, settings: dict[str, Any], python: str) -> dict[str, 
     }
 
 
-def unit_text(service: Service, python: str) -> str:
+def unit_text(service: BootService, python: str) -> str:
     """Return the unit of a service."""
     return UNIT.format(
         module=service.module,
@@ -92,7 +92,7 @@ def unit_text(service: Service, python: str) -> str:
 
 def ensure(
     system: System,
-    service: Service,
+    service: BootService,
     settings: dict[str, Any],
     check: bool = False,
     python: str = sys.executable,
@@ -127,7 +127,7 @@ def ensure(
     return outcome
 
 
-def saved(system: System, service: Service) -> dict[str, Any] | None:
+def saved(system: System, service: BootService) -> dict[str, Any] | None:
     """Return the saved settings; None if there are none or they cannot be read."""
     content = system.read_bytes(service.settings)
     try:
@@ -137,7 +137,7 @@ def saved(system: System, service: Service) -> dict[str, Any] | None:
     return settings if isinstance(settings, dict) else None
 
 
-def remove(system: System, service: Service, check: bool = False) -> Outcome:
+def remove(system: System, service: BootService, check: bool = False) -> Outcome:
     """Remove the unit, its link and its files, so that nothing is done at boot. Raises HostError."""
     outcome = Outcome()
     paths = [service.unit_file, service.settings, service.code, *service.others]
@@ -169,7 +169,7 @@ def check_systemd(system: System, module: str, running: bool) -> None:
         )
 
 
-def _shown(service: Service, path: str, content: bytes | None) -> str | None:
+def _shown(service: BootService, path: str, content: bytes | None) -> str | None:
     if content is None:
         return None
     return f"code, sha256 {sha256(content).hexdigest()}" if path == service.code else content.decode(errors="replace")

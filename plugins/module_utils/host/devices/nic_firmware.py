@@ -65,7 +65,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Setting:
+class FirmwareSetting:
     """One setting of a NIC; ``current`` is None if the firmware does not report it."""
 
     current: Value | None
@@ -76,7 +76,7 @@ class Setting:
         return self.current is not None and not self.current.is_wanted(wanted)
 
 
-def parse(output: str) -> dict[str, Setting]:
+def parse(output: str) -> dict[str, FirmwareSetting]:
     """Return the output of ``mstconfig -e query`` by name. Raises HostError if it has no table."""
     columns: list[str] = []
     settings = {}
@@ -90,7 +90,7 @@ def parse(output: str) -> dict[str, Setting]:
         if columns and len(cells) == len(columns) + 1:
             row = dict(zip(columns, cells[1:]))
             current = Value(row["Current"]) if "Current" in row else None
-            settings[cells[0]] = Setting(current, Value(row["Next Boot"]))
+            settings[cells[0]] = FirmwareSetting(current, Value(row["Next Boot"]))
     if not settings:
         raise HostError(
             f"mstconfig printed no table with a column 'Next Boot': {output.strip()[:200]!r}", "update mstflint"
@@ -143,7 +143,7 @@ def _by_family(request: Settings, host: Host) -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FirmwarePlan:
     """The plan of one NIC: settings to change, settings that its firmware still hides, and settings it lacks."""
 
     changes: dict[str, Any]
@@ -151,7 +151,7 @@ class Plan:
     lacking: list[str]
 
 
-def plan(seen: dict[str, Setting], want: dict[str, Any]) -> Plan:
+def plan(seen: dict[str, FirmwareSetting], want: dict[str, Any]) -> FirmwarePlan:
     """Divide the requested settings of one NIC by what its firmware shows."""
     absent = [name for name in want if name not in seen]
     # If a setting is not shown although the setting that reveals it is in effect, the firmware does not have it.
@@ -159,10 +159,10 @@ def plan(seen: dict[str, Setting], want: dict[str, Any]) -> Plan:
     changes = {
         name: value for name, value in want.items() if name in seen and not seen[name].next_boot.is_wanted(value)
     }
-    return Plan(changes, hidden, [name for name in absent if name not in hidden])
+    return FirmwarePlan(changes, hidden, [name for name in absent if name not in hidden])
 
 
-def _may_appear(seen: dict[str, Setting], want: dict[str, Any], name: str) -> bool:
+def _may_appear(seen: dict[str, FirmwareSetting], want: dict[str, Any], name: str) -> bool:
     revealer = REVEALED_BY.get(name, "")
     if revealer not in want or revealer not in seen:
         return False
@@ -181,7 +181,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     failures: list[str] = outcome.facts["failures"]
     want = wanted(data, host)
     by_hand = {**{address: {} for address in want}, **wanted({**data, "by_family": None}, host)}
-    seen: dict[str, dict[str, Setting]] = {}
+    seen: dict[str, dict[str, FirmwareSetting]] = {}
     for address in sorted(want):
         try:
             seen[address] = query(system, address)
@@ -220,7 +220,9 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     return outcome
 
 
-def _report(outcome: Outcome, address: str, seen: dict[str, Setting], want: dict[str, Any], planned: Plan) -> None:
+def _report(
+    outcome: Outcome, address: str, seen: dict[str, FirmwareSetting], want: dict[str, Any], planned: FirmwarePlan
+) -> None:
     """Record what one NIC has now and after the next boot, and what waits for the boot."""
     effective_at_boot = sorted(
         name
@@ -236,7 +238,7 @@ def _report(outcome: Outcome, address: str, seen: dict[str, Setting], want: dict
     }
 
 
-def query(system: System, address: str) -> dict[str, Setting]:
+def query(system: System, address: str) -> dict[str, FirmwareSetting]:
     """Return the settings of a NIC by name. Raises HostError."""
     return parse(system.run(["mstconfig", "-d", address, "-e", "query"]))
 
@@ -249,7 +251,7 @@ def _because(system: System) -> str:
     )
 
 
-def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, Any]) -> dict[str, Setting]:
+def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, Any]) -> dict[str, FirmwareSetting]:
     """Set ``changes``, and the settings that these reveal immediately. Raises HostError.
 
     Some firmware shows a hidden setting as soon as the one that reveals it is set. Other firmware shows it only after a

@@ -43,7 +43,7 @@ SETTINGS: dict[str, values.Check] = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class DeviceTuning:
     """One setting for one device."""
 
     name: str  # a key of SETTINGS
@@ -53,11 +53,11 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Change:
+class TuningWrite:
     """One register to write."""
 
     address: str
-    setting: Setting
+    setting: DeviceTuning
     write: writes.RegisterWrite
 
     @property
@@ -74,7 +74,7 @@ class Change:
         return capabilities.size_bytes((value & registers.PCI_EXP_DEVCTL_READRQ) >> 12)
 
 
-def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]], AcsPlan | None]:
+def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, DeviceTuning]], AcsPlan | None]:
     """Return ``{"settings": [{"devices": [...], "max_read_request_bytes": 4096, ...}]}`` by address and setting.
 
     A later entry overrides an earlier one, and each overrides ``acs_by_port``, whose plan is returned too (see
@@ -83,13 +83,13 @@ def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]],
     request = Settings(RequestError, "pci_tuning", data)
     request.only("settings", "acs_by_port")
     request.need("settings")
-    result: dict[str, dict[str, Setting]] = {}
+    result: dict[str, dict[str, DeviceTuning]] = {}
     acs = None
     if "acs_by_port" in request.data:
         acs = acs_ports.wanted(request.part("acs_by_port"), host)
     for port in acs.ports if acs else []:
         # The table decides which ports may be less isolated; acs_ports.wanted has checked the devices of guests.
-        result[port.address] = {"acs": Setting("acs", port.mask, False, None)}
+        result[port.address] = {"acs": DeviceTuning("acs", port.mask, False, None)}
     for entry in request.parts("settings"):
         entry.only("devices", *SETTINGS, "allow_less_isolation")
         entry.need("devices")
@@ -100,12 +100,14 @@ def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]],
         for selector in entry.value("devices", values.texts):
             for function in selectors.select(host, [selector], entry.subject):
                 for name, value in wanted_values.items():
-                    setting = Setting(name, value, selectors.is_address(selector), less)
+                    setting = DeviceTuning(name, value, selectors.is_address(selector), less)
                     result.setdefault(function.address, {})[name] = setting
     return result, acs
 
 
-def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) -> tuple[list[Change], dict[str, str]]:
+def plan(
+    function: Function, config: ConfigSpace, settings: dict[str, DeviceTuning]
+) -> tuple[list[TuningWrite], dict[str, str]]:
     """Return the registers of one device to write, and the reasons why settings do not apply to it, by setting.
 
     Raises HostError if a device that was named by its address has no such register, and if tenants would be less
@@ -121,7 +123,7 @@ def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) 
             if reason:
                 skipped[name] = reason
             else:
-                changes.append(Change(function.address, setting, _write(function, config, setting)))
+                changes.append(TuningWrite(function.address, setting, _write(function, config, setting)))
         except PciError as error:
             raise HostError(f"pci_tuning: {function.address}: {error.cause}", error.remedy) from error
     return changes, skipped
@@ -135,7 +137,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     """
     by_address = host.by_address()
     outcome = Outcome()
-    planned: list[Change] = []
+    planned: list[TuningWrite] = []
     report: dict[str, dict[str, Any]] = {}
     requested, acs_plan = wanted(data, host)
     for address, settings in sorted(requested.items()):
@@ -146,7 +148,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             report[address]["not_applicable"] = skipped
     read_only = _read_only(system)
     level = lockdown.level(system)
-    refused: list[Change] = []
+    refused: list[TuningWrite] = []
     errors: list[str] = []
     for change in planned:
         if not change.write.changes:
@@ -178,7 +180,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     return outcome
 
 
-def counts_of_devices(changes: list[Change]) -> str:
+def counts_of_devices(changes: list[TuningWrite]) -> str:
     """Return "acs of 2 devices (0000:10:00.0, 0000:10:01.0)", by setting, naming the first few devices."""
     by_setting: dict[str, list[str]] = {}
     for change in changes:
@@ -190,7 +192,7 @@ def counts_of_devices(changes: list[Change]) -> str:
     )
 
 
-def _took(system: System, change: Change, check: bool, known_read_only: bool, locked: bool) -> bool:
+def _took(system: System, change: TuningWrite, check: bool, known_read_only: bool, locked: bool) -> bool:
     """Write a change, or in check mode predict the result: False if the register keeps its value.
 
     Raises KernelRefusedError, and HostError if the register took another value.
@@ -217,7 +219,7 @@ def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
     return ""
 
 
-def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.RegisterWrite:
+def _write(function: Function, config: ConfigSpace, setting: DeviceTuning) -> writes.RegisterWrite:
     if setting.name == "max_read_request_bytes":
         return writes.max_read_request(config, setting.value)
     if setting.name == "relaxed_ordering":
@@ -250,7 +252,7 @@ def _config(system: System, address: str) -> ConfigSpace:
         raise HostError(f"pci_tuning: {address}: {error.cause}", error.remedy) from error
 
 
-def _apply(system: System, change: Change) -> bool:
+def _apply(system: System, change: TuningWrite) -> bool:
     """Write and read back. Returns False if the register kept its value. Raises HostError if it took another value."""
     # Only the bits of this setting are changed: another setting of the same register may have been written just before.
     bits = change.write.value ^ change.write.current

@@ -26,7 +26,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_req
     refuse_twice,
     wanted,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_settings import ADDRESSES, DEVICES, Link
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_settings import (
+    ADDRESSES,
+    DEVICES,
+    PfInterface,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 
@@ -102,12 +106,12 @@ def ensure(
     return outcome
 
 
-def _links(system: System, want: dict[str, VfRequest]) -> dict[str, Link]:
+def _links(system: System, want: dict[str, VfRequest]) -> dict[str, PfInterface]:
     """Read the interfaces of the physical functions whose VFs have settings. Raises HostError."""
     return {address: vf_settings.read(system, address) for address, request in sorted(want.items()) if request.of_vfs}
 
 
-def _with_addresses(function: Function, request: VfRequest, link: Link) -> VfRequest:
+def _with_addresses(function: Function, request: VfRequest, link: PfInterface) -> VfRequest:
     """Return the request with the derived addresses of VFs that are not given one. Raises HostError."""
     supported = ADDRESSES.get(link.kind, ())
     for index, settings in sorted(request.settings.items()):
@@ -223,7 +227,9 @@ def _refused_mode(system: System, address: str, mode: str | None) -> str:
     return ""
 
 
-def _setting_changes(links: dict[str, Link], want: dict[str, VfRequest], outcome: Outcome) -> list[tuple[str, str]]:
+def _setting_changes(
+    links: dict[str, PfInterface], want: dict[str, VfRequest], outcome: Outcome
+) -> list[tuple[str, str]]:
     """Return the commands for ``vf_settings.apply``, and record the differences in ``outcome``."""
     batch = []
     for address, link in links.items():

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_set
     OF_EVERY_VF,
     OF_ONE_VF,
     SETTINGS,
-    Setting,
+    VfSetting,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MANAGEMENT
@@ -61,7 +61,7 @@ def options() -> dict[str, Any]:
     }
 
 
-def _option(setting: Setting) -> dict[str, Any]:
+def _option(setting: VfSetting) -> dict[str, Any]:
     return {"type": setting.kind.__name__, **({"choices": list(setting.choices)} if setting.choices else {})}
 
 
@@ -140,7 +140,7 @@ def _request(entry: Settings) -> VfRequest:
     )
 
 
-def _of_vf(entry: Settings, valid: dict[str, Setting]) -> dict[str, Any]:
+def _of_vf(entry: Settings, valid: dict[str, VfSetting]) -> dict[str, Any]:
     """Return the given settings among ``valid``, checked."""
     return {name: entry.value(name, setting.check) for name, setting in valid.items() if name in entry.data}
 

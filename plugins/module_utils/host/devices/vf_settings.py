@@ -50,7 +50,7 @@ def _reported(*keys: str) -> Callable[[dict[str, Any]], Any]:
 
 
 @dataclass(frozen=True)
-class Setting:
+class VfSetting:
     """A setting: its type, its check, its keyword, and how it is read from an element of ``vfinfo_list``."""
 
     kind: type
@@ -62,19 +62,19 @@ class Setting:
 
 # iproute2 before 5.6 has "mac" instead of "address", and reports neither GUIDs nor permanent addresses.
 OF_ONE_VF = {
-    "mac": Setting(str, values.unicast_mac, "mac", _reported("address", "mac")),
-    "node_guid": Setting(str, _guid, "node_guid", _reported("node guid")),
-    "port_guid": Setting(str, _guid, "port_guid", _reported("port guid")),
+    "mac": VfSetting(str, values.unicast_mac, "mac", _reported("address", "mac")),
+    "node_guid": VfSetting(str, _guid, "node_guid", _reported("node guid")),
+    "port_guid": VfSetting(str, _guid, "port_guid", _reported("port guid")),
 }
 OF_EVERY_VF = {
-    "trust": Setting(bool, values.flag, "trust", _reported("trust")),
-    "spoof_check": Setting(bool, values.flag, "spoofchk", _reported("spoofchk")),
-    "vlan": Setting(int, values.within(0, VLAN_MAX), "vlan", partial(_of_vlan, "vlan")),
-    "link_state": Setting(str, values.among(*LINK_STATES), "state", _reported("link_state"), LINK_STATES),
-    "min_tx_mbps": Setting(
+    "trust": VfSetting(bool, values.flag, "trust", _reported("trust")),
+    "spoof_check": VfSetting(bool, values.flag, "spoofchk", _reported("spoofchk")),
+    "vlan": VfSetting(int, values.within(0, VLAN_MAX), "vlan", partial(_of_vlan, "vlan")),
+    "link_state": VfSetting(str, values.among(*LINK_STATES), "state", _reported("link_state"), LINK_STATES),
+    "min_tx_mbps": VfSetting(
         int, values.within(0, RATE_MAX), "min_tx_rate", lambda item: item.get("rate", {}).get("min_tx")
     ),
-    "max_tx_mbps": Setting(
+    "max_tx_mbps": VfSetting(
         int, values.within(0, RATE_MAX), "max_tx_rate", lambda item: item.get("rate", {}).get("max_tx")
     ),
 }
@@ -86,7 +86,7 @@ NOT_IN_SWITCHDEV = ("trust", "spoof_check", "vlan", "link_state")
 
 
 @dataclass(frozen=True)
-class Link:
+class PfInterface:
     """A physical function's network interface, and the settings of its VFs by index; None: not reported.
 
     ``vlan_qos``: the priority in the tags of each VF's VLAN, which is not a setting of ``gpu_host_sriov``.
@@ -100,7 +100,7 @@ class Link:
     vlan_qos: Mapping[int, int] = field(default_factory=dict)
 
 
-def read(system: System, address: str) -> Link:
+def read(system: System, address: str) -> PfInterface:
     """Read the interface of a physical function, and its VFs. Raises HostError."""
     # In switchdev mode the representors of its VFs are interfaces of the same PCI device.
     links = [link(system, interface) for interface in interfaces(system, address)]
@@ -146,12 +146,12 @@ def interfaces_of(batch: str) -> list[str]:
     return list(dict.fromkeys(COMMAND.findall(batch)))
 
 
-def link(system: System, interface: str) -> Link:
+def link(system: System, interface: str) -> PfInterface:
     """Read a network interface, and the VFs of its function. Raises HostError."""
     answer = system.run(["ip", "-j", "-d", "link", "show", "dev", interface])
     try:
         report = json.loads(answer)[0]
-        return Link(
+        return PfInterface(
             interface,
             report.get("link_type", "ether"),
             # Reported only if it differs from the address: a member of a bond has the bond's address.

@@ -32,7 +32,7 @@ PREFIX = "pci=config_acs="
 
 
 @dataclass
-class Decision:
+class AcsDecision:
     """The argument, or the reason why ACS is written to config space at boot instead. Both are None if not needed."""
 
     argument: str | None
@@ -45,10 +45,10 @@ class Decision:
         return {"argument": self.argument, "reason": self.reason, "not_taken": self.not_taken}
 
 
-NOT_NEEDED = Decision(None, None)
+NOT_NEEDED = AcsDecision(None, None)
 
 
-def decide(plan: AcsPlan, command_line: str) -> Decision:
+def decide(plan: AcsPlan, command_line: str) -> AcsDecision:
     """Return the argument for the ports whose mask differs from the kernel's default.
 
     ``command_line`` is the running kernel's. If it has exactly this argument, ``not_taken`` names the ports that do not
@@ -63,7 +63,7 @@ def decide(plan: AcsPlan, command_line: str) -> Decision:
         return NOT_NEEDED
     reason = cannot(plan.host.kernel_release, len(entries))
     if reason:
-        return Decision(None, reason)
+        return AcsDecision(None, reason)
     argument = PREFIX + ";".join(f"{port.mask.text}@{port.address}" for port, _acs in entries)
     not_taken = []
     if argument in command_line.replace('"', "").split():
@@ -72,7 +72,7 @@ def decide(plan: AcsPlan, command_line: str) -> Decision:
             for port, acs in entries
             if not port.mask.holds(acs.control, acs.capability)
         ]
-    return Decision(argument, None, not_taken)
+    return AcsDecision(argument, None, not_taken)
 
 
 def cannot(release: str | None, entries: int) -> str | None:

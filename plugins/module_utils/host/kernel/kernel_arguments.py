@@ -103,7 +103,7 @@ def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
 def wanted(
     system: System,
     data: Any,
-    acs: acs_argument.Decision = acs_argument.NOT_NEEDED,
+    acs: acs_argument.AcsDecision = acs_argument.NOT_NEEDED,
     modules_off: Sequence[str] = (),
     others: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
@@ -129,7 +129,7 @@ def _with_modules_off(arguments: list[str], modules: Sequence[str]) -> list[str]
     return [*computed, host_drivers.ARGUMENT + ",".join(dict.fromkeys([*names, *modules]))]
 
 
-def _acs(request: Settings, host: Host | None, running: str) -> acs_argument.Decision:
+def _acs(request: Settings, host: Host | None, running: str) -> acs_argument.AcsDecision:
     """Decide about the ACS argument; it is not needed if ``request`` does not request it, or sets it by hand."""
     by_hand = any(argument.startswith(acs_argument.PREFIX) for argument in request.value("arguments", values.texts, []))
     if host is None or not request.data.get("acs_by_port") or by_hand:

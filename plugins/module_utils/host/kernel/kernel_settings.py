@@ -39,7 +39,7 @@ RIVALS = {
 
 
 @dataclass
-class Reading:
+class SettingFiles:
     """One setting on this host: its files with their current and wanted texts, or the reason why there are none.
 
     ``argument``: the kernel argument that sets it, if the running kernel cannot change it.
@@ -60,8 +60,8 @@ class Reading:
         return ",".join(sorted({now for now, _wanted in self.files.values()}))
 
 
-def _governor(system: System, wanted: str) -> Reading:
-    reading = Reading()
+def _governor(system: System, wanted: str) -> SettingFiles:
+    reading = SettingFiles()
     for policy in system.names(f"{CPUS}/cpufreq"):
         place = f"{CPUS}/cpufreq/{policy}"
         now = system.read(f"{place}/scaling_governor") if policy.startswith("policy") else None
@@ -69,15 +69,15 @@ def _governor(system: System, wanted: str) -> Reading:
             continue
         offered = (system.read(f"{place}/scaling_available_governors") or now).split()
         if wanted not in offered:
-            return Reading(reason=f"the driver of its CPUs has the governors {', '.join(offered)}")
+            return SettingFiles(reason=f"the driver of its CPUs has the governors {', '.join(offered)}")
         reading.files[f"{place}/scaling_governor"] = (now, wanted)
     if not reading.files:
         reading.reason = "the kernel does not control the frequency of its CPUs (no cpufreq)"
     return reading
 
 
-def _idle(system: System, wanted: int) -> Reading:
-    reading = Reading()
+def _idle(system: System, wanted: int) -> SettingFiles:
+    reading = SettingFiles()
     for cpu in system.names(CPUS):
         path = f"{CPUS}/{cpu}/power/pm_qos_resume_latency_us"
         if re.fullmatch(r"cpu\d+", cpu) and system.exists(f"{CPUS}/{cpu}/cpuidle"):
@@ -89,45 +89,45 @@ def _idle(system: System, wanted: int) -> Reading:
     return reading
 
 
-def _switch(path: str, missing: str) -> Callable[[System, bool], Reading]:
-    def read(system: System, wanted: bool) -> Reading:
+def _switch(path: str, missing: str) -> Callable[[System, bool], SettingFiles]:
+    def read(system: System, wanted: bool) -> SettingFiles:
         now = system.read(path)
-        return Reading(reason=missing) if now is None else Reading({path: (now, str(int(wanted)))})
+        return SettingFiles(reason=missing) if now is None else SettingFiles({path: (now, str(int(wanted)))})
 
     return read
 
 
-def _huge(system: System, wanted: str) -> Reading:
+def _huge(system: System, wanted: str) -> SettingFiles:
     now = system.read(HUGE)
     chosen = re.search(r"\[(\w+)\]", now or "")
     if not chosen:
-        return Reading(reason="its kernel has no transparent huge pages")
-    return Reading({HUGE: (chosen[1], wanted)})
+        return SettingFiles(reason="its kernel has no transparent huge pages")
+    return SettingFiles({HUGE: (chosen[1], wanted)})
 
 
-def _avic(system: System, wanted: bool) -> Reading:
+def _avic(system: System, wanted: bool) -> SettingFiles:
     reason = avic.cannot(system)
     if reason:
-        return Reading(reason=reason)
-    return Reading({avic.PARAMETER: (avic.seen(system), str(int(wanted)))}, argument=avic.argument(wanted))
+        return SettingFiles(reason=reason)
+    return SettingFiles({avic.PARAMETER: (avic.seen(system), str(int(wanted)))}, argument=avic.argument(wanted))
 
 
 @dataclass(frozen=True)
-class Setting:
+class KernelSetting:
     """A setting: the check of its value, and the function that reads it on a host."""
 
     check: values.Check
-    read: Callable[[System, Any], Reading]
+    read: Callable[[System, Any], SettingFiles]
 
 
 # In the order in which they are applied and reported.
-SETTINGS: dict[str, Setting] = {
-    "governor": Setting(values.among(*GOVERNORS), _governor),
-    "idle_exit_latency_us_max": Setting(values.within(1, LATENCY_US_MAX, "us"), _idle),
-    "numa_balancing": Setting(values.flag, _switch(NUMA_BALANCING, "its kernel has no automatic NUMA balancing")),
-    "ksm": Setting(values.flag, _switch(KSM, "its kernel does not merge pages (no KSM)")),
-    "transparent_huge_pages": Setting(values.among("always", "madvise", "never"), _huge),
-    "avic": Setting(values.flag, _avic),
+SETTINGS: dict[str, KernelSetting] = {
+    "governor": KernelSetting(values.among(*GOVERNORS), _governor),
+    "idle_exit_latency_us_max": KernelSetting(values.within(1, LATENCY_US_MAX, "us"), _idle),
+    "numa_balancing": KernelSetting(values.flag, _switch(NUMA_BALANCING, "its kernel has no automatic NUMA balancing")),
+    "ksm": KernelSetting(values.flag, _switch(KSM, "its kernel does not merge pages (no KSM)")),
+    "transparent_huge_pages": KernelSetting(values.among("always", "madvise", "never"), _huge),
+    "avic": KernelSetting(values.flag, _avic),
 }
 
 

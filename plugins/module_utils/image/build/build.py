@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import layer_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import LayerRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.publish import publish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Outcome, Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment, BuiltImage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
@@ -34,7 +34,9 @@ TOOLS = (
 )
 
 
-def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str], object]) -> list[Outcome]:
+def build(
+    images: Mapping[str, Image], setting: BuildEnvironment, progress: Callable[[str], object]
+) -> list[BuiltImage]:
     """Build the requested images and publish them in the store.
 
     Raises ImageError; the store then keeps the images that were complete before.
@@ -43,9 +45,9 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
     """
     if os.geteuid() != 0:
         raise ImageError(
-            "the build",
             "needs root for file ownership and overlay mounts",
             "run it with become: true on the build host",
+            subject="the build",
         )
     tools.require(*TOOLS)
     for image in images.values():
@@ -67,8 +69,12 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
 
 
 def _build_all(
-    images: Mapping[str, Image], setting: Setting, public_key: str, work: Path, progress: Callable[[str], object]
-) -> list[Outcome]:
+    images: Mapping[str, Image],
+    setting: BuildEnvironment,
+    public_key: str,
+    work: Path,
+    progress: Callable[[str], object],
+) -> list[BuiltImage]:
     fetch = Fetcher(setting.open_url)
     programs = _programs(images, setting, fetch, work, progress)
     requests = layer_requests(images, fetch)
@@ -119,7 +125,11 @@ def _build_all(
 
 
 def _programs(
-    images: Mapping[str, Image], setting: Setting, fetch: Fetcher, work: Path, progress: Callable[[str], object]
+    images: Mapping[str, Image],
+    setting: BuildEnvironment,
+    fetch: Fetcher,
+    work: Path,
+    progress: Callable[[str], object],
 ) -> Programs | None:
     """Return the maker of programs that firmware with Secure Boot starts, None without Secure Boot."""
     secure_boot = setting.secure_boot

@@ -29,7 +29,7 @@ def locked(cache: Path, names: str) -> Iterator[None]:
         except BlockingIOError:
             holder = os.read(handle, 1000).decode(errors="replace").strip() or "another process"
             raise ImageError(
-                f"cache {cache}", f"{holder} is building in it", "wait until it has finished, or end it"
+                f"{holder} is building in it", "wait until it has finished, or end it", subject=f"cache {cache}"
             ) from None
         os.ftruncate(handle, 0)
         started = time.strftime("%Y-%m-%d %H:%M:%S")

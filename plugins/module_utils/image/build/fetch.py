@@ -74,4 +74,6 @@ class Fetcher:
 
 
 def _no_answer(url: str, reason: str) -> ImageError:
-    return ImageError(f"archive {url}", reason, "correct its url, or check the network and the proxy of the build host")
+    return ImageError(
+        reason, "correct its url, or check the network and the proxy of the build host", subject=f"archive {url}"
+    )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import BUILD_FORMAT
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import Built, LayerRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.squashfs import mount_overlay
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.caches import Caches
@@ -33,14 +33,14 @@ class Brought(NamedTuple):
     kernel: Kernel
 
 
-def has_stage(setting: Setting, public_key: str, chain: list[LayerRequest]) -> bool:
+def has_stage(setting: BuildEnvironment, public_key: str, chain: list[LayerRequest]) -> bool:
     """Return whether the cache has the first stage; False until all layers of the chain are built."""
     parts = [(request, built) for request in chain if (built := layers.find(setting.cache, request.key))]
     brought = _highest_kernel(parts) if len(parts) == len(chain) else None
     return brought is not None and stage_place(setting, public_key, chain, brought.request).exists()
 
 
-def stage_place(setting: Setting, public_key: str, chain: list[LayerRequest], request: LayerRequest) -> Path:
+def stage_place(setting: BuildEnvironment, public_key: str, chain: list[LayerRequest], request: LayerRequest) -> Path:
     """Return the cache's path of the first stage for the kernel that ``request``, a layer of the chain, brings."""
     programs = family_of(request.layer.distribution).first_stage_digest()
     text = canonical_json([BUILD_FORMAT, request.key, chain[0].key, public_key, setting.init, programs])
@@ -52,9 +52,9 @@ def kernel_of(name: str, cache: Path, chain: list[LayerRequest]) -> Brought:
     brought = _highest_kernel([(request, layers.built(cache, request)) for request in chain])
     if brought is None:
         raise ImageError(
-            f"image {name}",
             f"none of its layers ({', '.join(request.layer.name for request in chain)}) has a kernel",
             "add a kernel to the packages of a layer, such as linux-image-amd64 or kernel",
+            subject=f"image {name}",
         )
     return brought
 
@@ -92,7 +92,7 @@ class Userlands:
 
 def make_stage(
     name: str,
-    setting: Setting,
+    setting: BuildEnvironment,
     chain: list[LayerRequest],
     public_key: str,
     work: Path,

@@ -24,9 +24,9 @@ def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, 
     if set(content_digests) != needed:
         mismatched = sorted(needed ^ set(content_digests))
         raise ImageError(
-            f"layer {layer.name}",
             f"digests of its files and roles are missing or superfluous: {', '.join(mismatched)}",
             "give one digest for each file with a source and for each role",
+            subject=f"layer {layer.name}",
         )
     family = family_of(layer.distribution)
     return {

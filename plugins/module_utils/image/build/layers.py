@@ -89,9 +89,9 @@ def content_digests(layer: Layer) -> dict[str, str]:
             keys[path] = private_keys.kind_of_file(source)
         except OSError as error:
             raise ImageError(
-                f"layer {layer.name}: file {path}",
                 f"cannot read {source}: {error.strerror}",
                 "give a file on the build host",
+                subject=f"layer {layer.name}: file {path}",
             ) from error
     private_keys.refuse(
         f"layer {layer.name}: files", {path: kind for path, kind in keys.items() if kind}, layer.published_keys
@@ -115,9 +115,9 @@ def require_unchanged(request: LayerRequest) -> None:
         for old, new in zip(request.inputs[kind], now[kind]):
             if old != new:
                 raise ImageError(
-                    f"layer {request.layer.name}",
                     f"its {kind[:-1]} {old[name]} was changed while the layer was built",
                     "run again",
+                    subject=f"layer {request.layer.name}",
                 )
 
 
@@ -143,9 +143,9 @@ def built(cache: Path, request: LayerRequest) -> Built:
     folder = find(cache, request.key)
     if folder is None:
         raise ImageError(
-            f"layer {request.layer.name}",
             f"{cache / 'layers' / request.key} was removed or truncated while the image was built",
             "do not change node_image_cache_dir during a build, and run again",
+            subject=f"layer {request.layer.name}",
         )
     return folder
 
@@ -182,7 +182,7 @@ def _kept_log(cache: Path, layer: Layer, root: Path) -> Iterator[Path]:
                 path = file_inside(root, name)
                 text = path.read_bytes()[-MOST_LOG_BYTES:].decode(errors="replace") if path else ""
                 stream.write(f"\n{name}:\n{without_credentials(text)}")
-        raise ImageError(error.subject, error.cause, f"{error.remedy}; the whole output is in {log}") from error
+        raise ImageError(error.cause, f"{error.remedy}; the whole output is in {log}", subject=error.subject) from error
     log.unlink(missing_ok=True)
 
 
@@ -333,9 +333,9 @@ def take_kernel(root: Path, output: Path, subject: str) -> Kernel | None:
             files[version] = path
     if len(files) > 1:
         raise ImageError(
-            subject,
             f"has {len(files)} kernels: {', '.join(sorted(files))}",
             "an image boots one kernel; list one kernel package in packages",
+            subject=subject,
         )
     for version, path in files.items():
         shutil.copyfile(path, output / VMLINUZ)

@@ -13,14 +13,18 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import first_stages, layers, sbom
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import Built, LayerRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Outcome, Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment, BuiltImage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign, statement
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import FirstStage, Manifest, Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import (
+    FirstStage,
+    ImagePackage,
+    Manifest,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import (
     BLOBS,
     BOOT_PROGRAM,
@@ -37,12 +41,12 @@ def publish(
     image: Image,
     chain: list[LayerRequest],
     built_now: tuple[str, ...],
-    setting: Setting,
+    setting: BuildEnvironment,
     public_key: str,
     work: Path,
     programs: Programs | None,
     progress: Callable[[str], object],
-) -> Outcome:
+) -> BuiltImage:
     """Publish the image of a chain of built layers, unless the store has it. Raises ImageError."""
     parts = [layers.built(setting.cache, request) for request in chain]
     brought = first_stages.kernel_of(image.name, setting.cache, chain)
@@ -88,7 +92,7 @@ def publish(
     has_prediction = not programs or store.contents(IMAGES, digest, PREDICTION) == prediction
     if current == digest and has_program and has_prediction and is_complete(store, digest, new, data, public_key):
         progress(f"image {image.name}: unchanged, {digest[:12]}")
-        return Outcome(image.name, digest, False, built_now, (), size_bytes)
+        return BuiltImage(image.name, digest, False, built_now, (), size_bytes)
     old, old_listings = stored_image(store, current)
     lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
     if not has_program:
@@ -109,10 +113,10 @@ def publish(
         signature = setting.sign(data, public_key)
         store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs, signed, prediction)
         progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
-    return Outcome(image.name, digest, True, built_now, tuple(lines), size_bytes)
+    return BuiltImage(image.name, digest, True, built_now, tuple(lines), size_bytes)
 
 
-def packages_by_layer(parts: list[Built]) -> tuple[Package, ...]:
+def packages_by_layer(parts: list[Built]) -> tuple[ImagePackage, ...]:
     """Return the packages of the highest layer's list, each with the layer that brought this version of it."""
     brought: dict[tuple[str, str, str], str] = {}
     for part in parts:
@@ -120,7 +124,7 @@ def packages_by_layer(parts: list[Built]) -> tuple[Package, ...]:
         brought = {item: layer for item, layer in brought.items() if item in installed}
         for item in installed:
             brought.setdefault(item, part.entry.name)
-    return tuple(Package(*item, brought[item]) for item in sorted(brought))
+    return tuple(ImagePackage(*item, brought[item]) for item in sorted(brought))
 
 
 def is_complete(store: Store, digest: str, new: Manifest, data: bytes, public_key: str) -> bool:

@@ -34,9 +34,9 @@ def content_digest(name: str) -> str:
     start = _find(name)
     if start is None:
         raise ImageError(
-            f"role {name}",
             "Ansible does not find it" + _places(name),
             "install it on the build host, or correct its name",
+            subject=f"role {name}",
         )
     files: dict[str, Path] = {}
     seen: set[Path] = set()

@@ -66,9 +66,9 @@ def apply(
     names = ", ".join(role.name for role in roles)
     if not file_inside(root, python):
         raise ImageError(
-            f"layer {layer}",
             f"the image has no {python}, which Ansible's modules (of {names}) need",
             "add python3 to its packages (on Debian also python3-apt)",
+            subject=f"layer {layer}",
         )
     # In memory, because roles' variables may be secret.
     with tempfile.TemporaryDirectory(prefix="sailloft-", dir=memory) as folder:
@@ -86,7 +86,9 @@ def apply(
         readable = [*ansible_paths.needed(), *(Path(name) for role in roles for name in named_files(role))]
         process = run(entered(root, command, network, readable, [Path(folder)]), env=environment)
     if process.returncode != 0:
-        raise ImageError(f"layer {layer}", *_failure(process.stdout, names, lambda text: script_failure(root, text)))
+        raise ImageError(
+            *_failure(process.stdout, names, lambda text: script_failure(root, text)), subject=f"layer {layer}"
+        )
 
 
 def named_files(role: Role) -> list[str]:

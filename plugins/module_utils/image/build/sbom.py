@@ -10,14 +10,14 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import ImagePackage
 
 # A UUID of the project's address in RFC 9562's URL namespace. The serial number is derived from the image's identity.
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://github.com/sailloft/sailloft")
 
 
 def sbom(
-    name: str, distribution: str, suite: str, layers: dict[str, str], packages: tuple[Package, ...], epoch: int
+    name: str, distribution: str, suite: str, layers: dict[str, str], packages: tuple[ImagePackage, ...], epoch: int
 ) -> bytes:
     """Return CycloneDX 1.6 JSON: the same image gives the same bytes.
 
@@ -31,9 +31,9 @@ def sbom(
         from packageurl import PackageURL
     except ImportError as error:
         raise ImageError(
-            "the bill of materials",
             f"Python on the build host has no {error.name}",
             "pip install cyclonedx-python-lib for the Python that ansible_python_interpreter names there",
+            subject="the bill of materials",
         ) from error
     bom = Bom()
     identity = "\n".join([name, *(f"{layer} {key}" for layer, key in layers.items())])
@@ -41,7 +41,7 @@ def sbom(
     bom.metadata.timestamp = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc)
     bom.metadata.component = Component(name=name, type=ComponentType.OPERATING_SYSTEM, bom_ref=f"image:{name}")
 
-    def component(package: Package) -> Any:
+    def component(package: ImagePackage) -> Any:
         purl = PackageURL(
             type=family_of(distribution).PURL_TYPE,
             namespace=distribution,

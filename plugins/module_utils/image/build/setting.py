@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel im
 
 
 @dataclass(frozen=True)
-class Setting:
+class BuildEnvironment:
     """The places where images are built and published, and the signer: a key file, or a command of the site.
 
     ``init`` is the text of the first stage's script, ``open_url`` opens a URL as Ansible's function of that name does.
@@ -42,7 +42,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BuiltImage:
     """The result for one image: ``built`` names the layers that were not in the cache."""
 
     name: str

@@ -53,7 +53,9 @@ def append_verity(path: Path, salt: str, run: Run) -> Verity:
     match = re.search(r"^Root hash:\s*([0-9a-f]{64})$", output, re.MULTILINE)
     if not match:
         raise ImageError(
-            run.subject, f"veritysetup printed no root hash: {output.strip()}", "install cryptsetup-bin 2 or later"
+            f"veritysetup printed no root hash: {output.strip()}",
+            "install cryptsetup-bin 2 or later",
+            subject=run.subject,
         )
     return Verity(data_bytes=data_bytes, root_sha256=match.group(1), salt=salt)
 
@@ -93,7 +95,7 @@ def mount_overlay(lower: list[Path], upper: Path | None, mount_point: Path, work
         run(["mount", "-t", "overlay", "-o", ",".join(options), "overlay", mount_point])
     except ToolError as error:
         raise ImageError(
-            run.subject,
             f"overlayfs cannot be used in {mount_point.parent}: {error.output.strip()}",
             "put node_image_cache_dir on ext4, xfs or tmpfs",
+            subject=run.subject,
         ) from error

@@ -39,16 +39,16 @@ def _services(root: Path, layer: Layer, action: str, units: tuple[str, ...], run
     except ToolError as error:
         reason = " / ".join(line for line in error.output.strip().splitlines()) or "it gave no reason"
         raise ImageError(
-            f"layer {layer.name}",
             f"systemctl {action} {' '.join(units)}: {reason}",
             "correct the unit's name, or add the package that has it",
+            subject=f"layer {layer.name}",
         ) from error
 
 
 def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
     subject = f"layer {layer.name}: user {user.name}"
     if not file_inside(root, user.shell.lstrip("/")):
-        raise ImageError(subject, f"its shell {user.shell} is not in the image", "add the package that has it")
+        raise ImageError(f"its shell {user.shell} is not in the image", "add the package that has it", subject=subject)
     account = _account(root, "passwd", user.name)
     command = ["usermod"] if account else ["useradd", "--create-home", "--user-group"]
     groups = ["--append", "--groups", ",".join(user.groups)] if account else ["--groups", ",".join(user.groups)]
@@ -74,7 +74,7 @@ def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
             if "group" in reason
             else "add passwd to its packages"
         )
-        raise ImageError(subject, reason, remedy) from error
+        raise ImageError(reason, remedy, subject=subject) from error
     if not user.authorized_keys:
         return
     fields = _required_account(root, subject, "passwd", user.name)
@@ -93,15 +93,17 @@ def _file(root: Path, layer: Layer, file: File) -> None:
         data = _data(subject, file)
     except OSError as error:
         raise ImageError(
-            subject, f"cannot read {file.source}: {error.strerror}", "give a file on the build host"
+            f"cannot read {file.source}: {error.strerror}", "give a file on the build host", subject=subject
         ) from error
     path = inside(root, file.path)
     if path.is_dir() and not path.is_symlink():
-        raise ImageError(subject, "is a directory in the image", "give the path of a file")
+        raise ImageError("is a directory in the image", "give the path of a file", subject=subject)
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise ImageError(subject, f"{error.filename} is not a directory in the image", "correct the path") from error
+        raise ImageError(
+            f"{error.filename} is not a directory in the image", "correct the path", subject=subject
+        ) from error
     _write(path, data, int(file.mode, 8), owner, group)
 
 
@@ -109,7 +111,7 @@ def _data(subject: str, file: File) -> bytes:
     if file.source is not None:
         return Path(file.source).read_bytes()
     if file.content is None:
-        raise ImageError(subject, "has neither content nor source", "give one of them")
+        raise ImageError("has neither content nor source", "give one of them", subject=subject)
     return file.content.encode()
 
 
@@ -142,5 +144,7 @@ def _required_account(root: Path, subject: str, database: str, name: str) -> lis
     fields = _account(root, database, name)
     if fields is None:
         noun = "user" if database == "passwd" else "group"
-        raise ImageError(subject, f"there is no {noun} {name} in the image", f"add the {noun}, or correct its name")
+        raise ImageError(
+            f"there is no {noun} {name} in the image", f"add the {noun}, or correct its name", subject=subject
+        )
     return fields

@@ -78,7 +78,7 @@ def _ask(argv: list[str]) -> Any:
         return json.loads("\n".join(lines[start:]))
     except ValueError as error:
         raise ImageError(
-            " ".join(argv[:2]),
             f"unexpected output: {process.stdout.strip()[:300]}",
             "check that Ansible runs on the build host",
+            subject=" ".join(argv[:2]),
         ) from error

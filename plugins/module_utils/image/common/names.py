@@ -26,9 +26,9 @@ def checked_name(name: Any, kind: str) -> str:
     """Return ``name`` unchanged. ``kind`` is "image", "layer" or "channel". Raises ImageError for an invalid name."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ImageError(
-            f"{kind} {name!r}",
             "not a valid name",
             "use at most 63 lower-case letters, digits, '.', '_' and '-', starting with a letter or digit",
+            subject=f"{kind} {name!r}",
         )
     return name
 
@@ -37,9 +37,9 @@ def checked_digest(digest: Any, subject: str) -> str:
     """Return ``digest`` unchanged. Raises ImageError, about ``subject``, if it is not an image's digest."""
     if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
         raise ImageError(
-            subject,
             f"{digest!r} is not a digest",
             "give the 64 hexadecimal digits that node_image_store lists, in full and without a prefix",
+            subject=subject,
         )
     return digest
 
@@ -47,7 +47,9 @@ def checked_digest(digest: Any, subject: str) -> str:
 def checked_node(name: Any) -> str:
     """Return ``name`` unchanged. Raises ImageError if it is not a host name."""
     if not isinstance(name, str) or not NODE.fullmatch(name):
-        raise ImageError(f"node {name!r}", "not a valid host name", "use lower-case letters, digits, '.' and '-'")
+        raise ImageError(
+            "not a valid host name", "use lower-case letters, digits, '.' and '-'", subject=f"node {name!r}"
+        )
     return name
 
 

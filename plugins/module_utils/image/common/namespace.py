@@ -46,9 +46,9 @@ def isolated(work: Callable[[], object]) -> None:
             if libc.unshare(CLONE_NEWNS | CLONE_NEWPID):
                 number = ctypes.get_errno()
                 raise ImageError(
-                    "the build",
                     f"the kernel does not allow namespaces: {os.strerror(number)}",
                     "build as root, outside of a container",
+                    subject="the build",
                 )
             first = os.fork()
             if first == 0:
@@ -69,7 +69,7 @@ def isolated(work: Callable[[], object]) -> None:
     if answer:
         raise ImageError(**json.loads(answer))
     if status:
-        raise ImageError("the build", "was terminated from outside", "run again: complete layers are kept")
+        raise ImageError("was terminated from outside", "run again: complete layers are kept", subject="the build")
 
 
 def apart(work: Callable[[], bytes]) -> bytes:
@@ -92,7 +92,7 @@ def apart(work: Callable[[], bytes]) -> bytes:
         return answer
     if answer:
         raise ImageError(**json.loads(answer))
-    raise ImageError("the signature", "its process was terminated", "run again: complete layers are kept")
+    raise ImageError("its process was terminated", "run again: complete layers are kept", subject="the signature")
 
 
 def _mount_proc(libc: ctypes.CDLL) -> None:
@@ -101,9 +101,9 @@ def _mount_proc(libc: ctypes.CDLL) -> None:
         b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None
     ):
         raise ImageError(
-            "the build",
             f"mounting is not allowed: {os.strerror(ctypes.get_errno())}",
             "build as root, outside of a container",
+            subject="the build",
         )
 
 
@@ -117,11 +117,14 @@ def _telling(writing: int) -> Iterator[None]:
     except OSError as error:
         _tell(
             writing,
-            ImageError(str(error.filename or "the build"), error.strerror or str(error), "fix it and run again"),
+            ImageError(
+                error.strerror or str(error), "fix it and run again", subject=str(error.filename or "the build")
+            ),
         )
     except BaseException:
         _tell(
-            writing, ImageError("the build", f"internal error in the builder:\n{traceback.format_exc()}", "report it")
+            writing,
+            ImageError(f"internal error in the builder:\n{traceback.format_exc()}", "report it", subject="the build"),
         )
 
 

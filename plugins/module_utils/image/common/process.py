@@ -47,7 +47,7 @@ def run(
         )
     except FileNotFoundError as error:
         program = os.path.basename(argv[0])
-        raise ImageError(program, "it is not installed on the build host", "install its package") from error
+        raise ImageError("it is not installed on the build host", "install its package", subject=program) from error
     lines = []
     ended = threading.Event()
     errors: list[ImageError] = []

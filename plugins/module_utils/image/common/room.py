@@ -103,7 +103,9 @@ def entered(
     for name in ("proc", "dev", "run", "tmp"):
         place = root / name
         if place.is_symlink() or (place.exists() and not place.is_dir()):
-            raise ImageError(f"/{name} of {root}", "is not a directory", "remove the package or role that replaced it")
+            raise ImageError(
+                "is not a directory", "remove the package or role that replaced it", subject=f"/{name} of {root}"
+            )
         if not place.exists():  # a tree without packages
             place.mkdir()
             place.chmod(0o1777 if name == "tmp" else 0o755)
@@ -148,9 +150,9 @@ def require_namespaces() -> None:
     tried = process.run(["unshare", "--user", "--mount", "true"])
     if tried.returncode:
         raise ImageError(
-            "the build",
             f"the kernel allows no user namespaces: {tried.stdout.strip()}",
             "set user.max_user_namespaces to 1000 or more (sysctl), and build outside of a container",
+            subject="the build",
         )
 
 

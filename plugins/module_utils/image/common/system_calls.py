@@ -47,9 +47,9 @@ def program() -> bytes:
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise ImageError(
-            f"build host {platform.node()}",
             f"a build cannot be closed on the architecture {machine}",
             f"build on {' or '.join(ARCHITECTURES)}",
+            subject=f"build host {platform.node()}",
         )
     column = list(ARCHITECTURES).index(machine)
     steps = [

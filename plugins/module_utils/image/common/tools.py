@@ -64,9 +64,9 @@ def require(*tools: str) -> None:
     for tool in tools:
         if not shutil.which(tool, path=search_path()):
             raise ImageError(
-                f"tool {tool}",
                 "not found on the build host",
                 f"apt-get install {PACKAGES.get(tool, tool)} (node_image_packages_install does it)",
+                subject=f"tool {tool}",
             )
 
 
@@ -188,7 +188,7 @@ def inside(root: Path, path: str, follow: bool = False) -> Path:
         if (remaining or follow) and path_so_far.is_symlink():
             links += 1
             if links > MOST_LINKS:
-                raise ImageError(path, "its symbolic links form a loop", "fix the links in the image")
+                raise ImageError("its symbolic links form a loop", "fix the links in the image", subject=path)
             target = os.readlink(path_so_far)
             if target.startswith("/"):
                 resolved = []

@@ -101,9 +101,9 @@ def fetch(
         altered = get_packages() and get_packages()
         if altered:
             raise ImageError(
-                f"layer {layer.name}",
                 f"apt got {altered[0]} with another sha256 than its list has",
                 "use another mirror of the archive",
+                subject=f"layer {layer.name}",
             )
 
 

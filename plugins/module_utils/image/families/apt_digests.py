@@ -26,9 +26,9 @@ def require_releases(lists: Path, layer: str, digests: Mapping[str, str]) -> Non
     for name, digest in digests.items():
         if digest not in releases:
             raise ImageError(
-                f"archive {name}",
                 f"was changed while layer {layer} was built: apt did not get the InRelease {digest}",
                 "run again; if the archive changes often, pin a snapshot",
+                subject=f"archive {name}",
             )
 
 
@@ -45,7 +45,7 @@ def require_lists(lists: Path) -> None:
             if path.is_file() and sha256_of(path) != digest:
                 path.unlink()
                 raise ImageError(
-                    f"list {path}", f"has not the sha256 {digest} of its release", "run again: it was removed"
+                    f"has not the sha256 {digest} of its release", "run again: it was removed", subject=f"list {path}"
                 )
 
 

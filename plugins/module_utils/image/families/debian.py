@@ -108,9 +108,9 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
             pin = archive.release_sha256.get(suite, digest)
             if pin != digest:
                 raise ImageError(
-                    f"archive {archive.url} {suite}",
                     f"its InRelease has sha256 {digest}, but {pin} is pinned",
                     "use a mirror or snapshot that has the pinned one, or pin the new one",
+                    subject=f"archive {archive.url} {suite}",
                 )
             digests[f"{archive.url} {suite}"] = digest
     if layer.parent is None:
@@ -127,9 +127,9 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
             match = re.search(rb"^Date: (.+)$", _release(archive, suite, fetch), re.MULTILINE)
             if not match:
                 raise ImageError(
-                    f"archive {archive.url} {suite}",
                     "its InRelease has no date",
                     "make the archive with apt-ftparchive",
+                    subject=f"archive {archive.url} {suite}",
                 )
             dates.append(int(email.utils.parsedate_to_datetime(match.group(1).decode()).timestamp()))
     return max(dates)
@@ -277,9 +277,9 @@ def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> byt
             return fetch(f"{folder}/Release")
         except FileNotFoundError:
             raise ImageError(
-                f"archive {archive.url} {suite}",
                 f"has no release: {folder}/InRelease does not exist",
                 "correct the url or the suite",
+                subject=f"archive {archive.url} {suite}",
             ) from None
 
 
@@ -298,16 +298,16 @@ def apt_error(root: Path, layer: Layer, error: ToolError) -> ImageError:
         return error
     script = apt_output.script_failure(root, error.output)
     if script:
-        return ImageError(subject, script, "fix the package or what its script needs, or leave it out")
+        return ImageError(script, "fix the package or what its script needs, or leave it out", subject=subject)
     reasons = apt_output.errors(error.output)
     for line in reasons:
         if "Unable to locate package" in line or "has no installation candidate" in line or "was not found" in line:
             advice = "correct the name, or add the archive that has it to archives"
             if any(package in line.split() for package in userland.PACKAGES):
                 advice = "the first stage needs it: add the archive or component that has it (Ubuntu: universe)"
-            return ImageError(subject, line, advice)
+            return ImageError(line, advice, subject=subject)
     if reasons:
         cause = " / ".join(reasons)
         advices = (advice for pattern, advice in REMEDIES.items() if re.search(pattern, cause))
-        return ImageError(subject, cause, next(advices, "fix the problem that apt reports, and run again"))
+        return ImageError(cause, next(advices, "fix the problem that apt reports, and run again"), subject=subject)
     return error

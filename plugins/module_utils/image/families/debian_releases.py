@@ -39,9 +39,9 @@ def require_one_release(layer: Layer, releases: Mapping[str, Mapping[str, str]])
     for name, codename in codenames.items():
         if of_layer and codename not in allowed:
             raise ImageError(
-                f"archive {name}",
                 f"its release is {codename}, but layer {layer.name} is of {' and '.join(sorted(of_layer))}",
                 "use one release for all archives of the distribution",
+                subject=f"archive {name}",
             )
 
 
@@ -50,7 +50,7 @@ def require_suite(layer: Layer, releases: Iterable[Mapping[str, str]]) -> None:
     names = list(dict.fromkeys(name for fields in releases for name in _names(fields)))
     if layer.suite not in names:
         raise ImageError(
-            f"layer {layer.name}",
             f"its suite is {layer.suite}, but the releases of its archives say {' and '.join(names) or 'no suite'}",
             "set suite to the name in the release, or correct the suites of the archives",
+            subject=f"layer {layer.name}",
         )

@@ -40,10 +40,10 @@ class Downloads:
             grown = size - old_sizes.get(name, size)
             if 0 < grown < LEAST_BYTES_PER_S * passed_s:
                 return ImageError(
-                    self._subject,
                     f"{name} was received at {grown / passed_s:.0f} bytes/s for {passed_s:.0f} s, "
                     f"less than the minimum of {LEAST_BYTES_PER_S} bytes/s",
                     "use a faster archive in archives, and run again",
+                    subject=self._subject,
                 )
         return None
 

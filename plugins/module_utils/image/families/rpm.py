@@ -140,7 +140,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
         with caches.downloading(root, run):
             process = dnf("makecache", network=True)
             if process.returncode != 0:
-                raise ImageError(f"layer {layer.name}", *_unreachable(process.stdout, layer))
+                raise ImageError(*_unreachable(process.stdout, layer), subject=f"layer {layer.name}")
             _check_fetched(root, layer, digests)
             process = dnf("install", "--downloadonly", *layer.packages, network=True)
         if process.returncode == 0:
@@ -148,7 +148,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
                 process = dnf("--cacheonly", "install", *layer.packages, network=layer.network)
     script = script_failure(root, process.stdout)
     if process.returncode != 0:
-        raise ImageError(f"layer {layer.name}", *_failure(script, process.stdout))
+        raise ImageError(*_failure(script, process.stdout), subject=f"layer {layer.name}")
     if script:
         # rpm installs a package also if one of its later scripts fails, and dnf succeeds.
         run.progress(f"layer {layer.name}: warning: {script}")
@@ -198,7 +198,9 @@ def _query(root: Path, form: str, columns: int, run: Run) -> list[list[str]]:
         command = ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", form]
         process = run.process(entered(root, command, writable=[Path(folder)]), env=dnf_environment(folder))
     if process.returncode != 0:
-        raise ImageError(str(database), f"rpm cannot read it: {last_lines(process.stdout)}", "build the layer again")
+        raise ImageError(
+            f"rpm cannot read it: {last_lines(process.stdout)}", "build the layer again", subject=str(database)
+        )
     return [line.split("\t") for line in process.stdout.splitlines() if line.count("\t") == columns - 1]
 
 
@@ -236,9 +238,9 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
         pin = archive.release_sha256.get(RPM_RELEASE, digest)
         if pin != digest:
             raise ImageError(
-                f"layer {layer.name}",
                 f"{_repomd(archive)} has sha256 {digest}, but {pin} is pinned",
                 "use a mirror or snapshot that has the pinned one, or pin the new one",
+                subject=f"layer {layer.name}",
             )
         digests[_repomd(archive)] = digest
         if archive.keyring is not None:
@@ -247,9 +249,9 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
                 digests[f"{archive.url} keyring"] = sha256_of(archive.keyring)
             except OSError as error:
                 raise ImageError(
-                    f"layer {layer.name}",
                     f"cannot read keyring {archive.keyring} for {archive.url}: {error.strerror}",
                     "put the archive's public key there, on the build host",
+                    subject=f"layer {layer.name}",
                 ) from error
     return digests
 
@@ -262,7 +264,9 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
         stamps = re.findall(rb"<timestamp>\s*(\d+)(?:\.\d+)?\s*</timestamp>", _fetched(archive, layer, fetch))
         if not stamps:
             raise ImageError(
-                f"layer {layer.name}", f"{_repomd(archive)} has no timestamp", "make the archive with createrepo_c"
+                f"{_repomd(archive)} has no timestamp",
+                "make the archive with createrepo_c",
+                subject=f"layer {layer.name}",
             )
         times += [int(stamp) for stamp in stamps]
     return max(times)
@@ -337,9 +341,9 @@ def _fetched(archive: Archive, layer: Layer, fetch: Callable[[str], bytes]) -> b
         return fetch(_repomd(archive))
     except FileNotFoundError:
         raise ImageError(
-            f"layer {layer.name}",
             f"there is no RPM repository at {archive.url}: it has no repodata/repomd.xml",
             "give the url of the directory that contains repodata",
+            subject=f"layer {layer.name}",
         ) from None
 
 
@@ -351,10 +355,10 @@ def _check_fetched(root: Path, layer: Layer, digests: Mapping[str, str]) -> None
         }
         if digests[_repomd(archive)] not in fetched:
             raise ImageError(
-                f"layer {layer.name}",
                 f"{_repomd(archive)} was changed during the build: dnf did not get the one with sha256 "
                 f"{digests[_repomd(archive)]}",
                 "run again; if the archive changes often, use a snapshot",
+                subject=f"layer {layer.name}",
             )
 
 

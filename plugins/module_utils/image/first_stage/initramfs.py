@@ -35,7 +35,9 @@ def build(
     script's text; ``epoch`` is the time of all files (s since 1970). Raises ImageError.
     """
     if not PUBLIC_KEY.fullmatch(public_key):
-        raise ImageError("public key", "not a minisign public key", "give the file that 'minisign -G' wrote as *.pub")
+        raise ImageError(
+            "not a minisign public key", "give the file that 'minisign -G' wrote as *.pub", subject="public key"
+        )
     entries = [
         *(cpio.folder(path) for path in FOLDERS),
         *(cpio.link(path, target) for path, target in LINKS),
@@ -60,4 +62,4 @@ def compressed(data: bytes, root: Path, version: str) -> bytes:
     try:
         return subprocess.run(ZSTD, input=data, stdout=subprocess.PIPE, check=True).stdout
     except FileNotFoundError as error:
-        raise ImageError("tool zstd", "not found on the build host", "apt-get install zstd") from error
+        raise ImageError("not found on the build host", "apt-get install zstd", subject="tool zstd") from error

@@ -43,7 +43,7 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
     folder = next((name for name in folders if inside(root, name, follow=True).is_dir()), None)
     if folder is None:
         raise ImageError(
-            subject, f"has no directory in {root}/lib/modules", "give the version of a kernel in the image"
+            f"has no directory in {root}/lib/modules", "give the version of a kernel in the image", subject=subject
         )
     try:
         dependencies = _dependencies(_table(root, folder, "modules.dep"))
@@ -52,14 +52,18 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
         soft = _soft_dependencies(inside(root, f"{folder}/modules.softdep", follow=True))
     except OSError as error:
         raise ImageError(
-            subject, f"{error.filename}: {error.strerror}", "install the complete kernel package, and run depmod"
+            f"{error.filename}: {error.strerror}",
+            "install the complete kernel package, and run depmod",
+            subject=subject,
         ) from error
     for name in MOUNTING:
         if name not in dependencies and name not in builtin:
-            raise ImageError(subject, f"has no {name}", "use a kernel package with all modules")
+            raise ImageError(f"has no {name}", "use a kernel package with all modules", subject=subject)
     if not any(name in dependencies or name in builtin for name in NETWORK):
         raise ImageError(
-            subject, f"has none of the network drivers {', '.join(NETWORK)}", "use a kernel package with all modules"
+            f"has none of the network drivers {', '.join(NETWORK)}",
+            "use a kernel package with all modules",
+            subject=subject,
         )
 
     paths = _closure([*NETWORK, *BUSES, *MOUNTING, *VERITY, *TPMS], dependencies, soft)
@@ -138,7 +142,7 @@ def _unpacked(path: Path) -> bytes:
             return subprocess.run(["zstd", "-dcq"], input=data, capture_output=True, check=True).stdout
     except (OSError, EOFError, zlib.error, lzma.LZMAError, subprocess.CalledProcessError) as error:
         raise ImageError(
-            f"kernel module {path}", f"cannot be unpacked: {error}", "install the kernel's package again"
+            f"cannot be unpacked: {error}", "install the kernel's package again", subject=f"kernel module {path}"
         ) from error
     return data
 

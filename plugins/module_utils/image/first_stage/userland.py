@@ -34,7 +34,9 @@ def entries(tree: Path) -> list[cpio.Entry]:
     for program, place, package in PROGRAMS:
         path = _first(tree, PROGRAM_FOLDERS, program)
         if path is None:
-            raise ImageError(f"first stage {tree}", f"has no {program}", f"unpack Debian's package {package} there")
+            raise ImageError(
+                f"has no {program}", f"unpack Debian's package {package} there", subject=f"first stage {tree}"
+            )
         wanted += _add(entry_by_place, place, path)
     while wanted:
         need = wanted.pop()
@@ -50,7 +52,9 @@ def entries(tree: Path) -> list[cpio.Entry]:
                 path = file_inside(tree, place)
         if path is None:
             raise ImageError(
-                f"first stage {tree}", f"has no {need}, which its programs need", "unpack the package that has it there"
+                f"has no {need}, which its programs need",
+                "unpack the package that has it there",
+                subject=f"first stage {tree}",
             )
         if place not in entry_by_place:
             wanted += _add(entry_by_place, place, path)
@@ -68,7 +72,9 @@ def _add(entry_by_place: dict[str, cpio.Entry], place: str, path: Path) -> list[
     try:
         needs = elf.needs(data)
     except ValueError as error:
-        raise ImageError(f"first stage {path}", str(error), "unpack packages of the image's architecture") from error
+        raise ImageError(
+            str(error), "unpack packages of the image's architecture", subject=f"first stage {path}"
+        ) from error
     entry_by_place[place] = cpio.file(place, data, executable=True)
     return [*([needs.loader] if needs.loader else []), *needs.libraries]
 

@@ -43,21 +43,23 @@ def decide(
     for fingerprint in approved:
         if not isinstance(fingerprint, str) or not DIGEST.fullmatch(fingerprint):
             raise ImageError(
-                subject,
                 f"node_identity_approved has {fingerprint!r}, which is not a fingerprint",
                 "give the 64 hexadecimal digits that the enrolment shows",
+                subject=subject,
             )
     fingerprint = identity.ek_digest(ek)
     if certificate is not None and not identity.certificate_is_of(certificate, ek):
-        raise ImageError(subject, "the TPM's certificate is for another key", "do not enrol it before you know why")
+        raise ImageError(
+            "the TPM's certificate is for another key", "do not enrol it before you know why", subject=subject
+        )
     if fingerprint in approved:
         return Approval(True, fingerprint, "its fingerprint is in node_identity_approved")
     if enrolled is not None and enrolled != ek:
         raise ImageError(
-            subject,
             "the endorsement key of its TPM differs from node_identity_ek",
             "check whether the board was replaced or this is another machine; if the key is right, put its fingerprint "
             f"{fingerprint} into node_identity_approved, and its key into node_identity_ek",
+            subject=subject,
         )
     if enrolled is not None:
         return Approval(True, fingerprint, "it is the enrolled key")

@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
 
 
 @dataclass(frozen=True)
-class Node:
+class BundleInputs:
     """The inputs of a node's bundle; it is not written for a node that is not ``proven`` to run its image.
 
     With a ``policy``, it is bound to what the node has booted.
@@ -46,7 +46,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Change:
+class BundleChange:
     """Public data of bundles by node: of all before the change and of the requested ones after it; the changed nodes.
 
     None stands for a file that is not one of our bundles. ``others`` are the nodes whose bundles were not requested,
@@ -61,31 +61,35 @@ class Change:
     withheld: tuple[str, ...] = ()
 
 
-def read_nodes(nodes: Sequence[Mapping[str, Any]], policy: bytes = b"") -> list[Node]:
+def read_nodes(nodes: Sequence[Mapping[str, Any]], policy: bytes = b"") -> list[BundleInputs]:
     """Return the nodes from dicts {name, ek, secrets, proven, measured}, sorted by name. Raises ImageError.
 
     The bundles of nodes that are measured are bound to the ``policy``.
     """
-    node_by_name: dict[str, Node] = {}
+    node_by_name: dict[str, BundleInputs] = {}
     owners: dict[bytes, str] = {}
     for entry in nodes:
         name = checked_node(entry["name"])
         subject = f"node {name}"
         ek = identity.read_ek(entry["ek"], subject)
         if name in node_by_name:
-            raise ImageError(subject, "is listed twice", "list each node once")
+            raise ImageError("is listed twice", "list each node once", subject=subject)
         if ek in owners:
             raise ImageError(
-                subject, f"has the endorsement key of node {owners[ek]}", "each TPM has its own key: enrol both again"
+                f"has the endorsement key of node {owners[ek]}",
+                "each TPM has its own key: enrol both again",
+                subject=subject,
             )
         owners[ek] = name
         secrets = identity.read_secrets(entry["secrets"], subject)
         bound = policy if entry.get("measured") else b""
-        node_by_name[name] = Node(name, ek, secrets, entry.get("proven", True), bound)
+        node_by_name[name] = BundleInputs(name, ek, secrets, entry.get("proven", True), bound)
     return [node_by_name[name] for name in sorted(node_by_name)]
 
 
-def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, removed: Sequence[str] = ()) -> Change:
+def ensure(
+    store: Store, nodes: Sequence[BundleInputs], signer: Signer, check: bool, removed: Sequence[str] = ()
+) -> BundleChange:
     """Put these nodes' bundles into the store, and remove those of the nodes named in ``removed``.
 
     An existing bundle stays if it has the digest of the requested one and a signature by the signing key.
@@ -94,9 +98,9 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
     contradictory = sorted({checked_node(name) for name in removed} & {node.name for node in nodes})
     if contradictory:
         raise ImageError(
-            f"node {contradictory[0]}",
             "its bundle is to be both written and removed",
             "remove its node_identity_ek from the inventory, or its name from node_identity_removed",
+            subject=f"node {contradictory[0]}",
         )
     store.require()
     with store.locked():
@@ -107,7 +111,7 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
         changed = [node for node in nodes if node.name not in unchanged.names]
         new = [node for node in changed if node.proven]
         withheld = tuple(node.name for node in changed if not node.proven)
-        change = Change(
+        change = BundleChange(
             before={name: identity.stated(bundle[0]) if bundle else None for name, bundle in parsed.items()},
             after={
                 node.name: {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": wanted[node.name]}
@@ -146,7 +150,7 @@ def _parsed(data: bytes, name: str) -> tuple[identity.Bundle, bytes, bytes] | No
 
 
 def _kept(
-    nodes: Sequence[Node], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
+    nodes: Sequence[BundleInputs], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
 ) -> _Kept:
     """Return the bundles to keep. All signatures are made at once: with a password, each call takes about a second."""
     candidates = [(node.name, old_bundle) for node in nodes if (old_bundle := parsed.get(node.name))]
@@ -169,7 +173,7 @@ def _kept(
     return _Kept(digests, names)
 
 
-def _bundles(nodes: Sequence[Node], digests: Mapping[str, str], signer: Signer) -> dict[str, bytes]:
+def _bundles(nodes: Sequence[BundleInputs], digests: Mapping[str, str], signer: Signer) -> dict[str, bytes]:
     if not nodes:
         return {}
     signed = []
@@ -188,9 +192,9 @@ def _bundles(nodes: Sequence[Node], digests: Mapping[str, str], signer: Signer) 
     for node in nodes:
         if len(bundles[node.name]) > identity.LARGEST_BUNDLE_BYTES:
             raise ImageError(
-                node.subject,
                 f"its bundle has {len(bundles[node.name])} bytes, the maximum is {identity.LARGEST_BUNDLE_BYTES}",
                 "give it fewer or smaller secrets",
+                subject=node.subject,
             )
     return bundles
 

@@ -111,10 +111,10 @@ def read_ek(text: Any, subject: str) -> bytes:
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
     except (AttributeError, binascii.Error, ValueError) as error:
-        raise ImageError(subject, "the endorsement key is not base64", remedy) from error
+        raise ImageError("the endorsement key is not base64", remedy, subject=subject) from error
     size = len(EK_TEMPLATE) + EK_UNIQUE_BYTES
     if len(data) != 2 + size or data[: 2 + len(EK_TEMPLATE)] != struct.pack(">H", size) + EK_TEMPLATE:
-        raise ImageError(subject, "not an RSA 2048 endorsement key of the TCG's template L-1", remedy)
+        raise ImageError("not an RSA 2048 endorsement key of the TCG's template L-1", remedy, subject=subject)
     return data
 
 
@@ -127,7 +127,9 @@ def read_ak(text: str, subject: str) -> bytes:
     at = 2 + len(AK_TEMPLATE) + POINT_BYTES
     begin = struct.pack(">H", at + POINT_BYTES) + AK_TEMPLATE
     if not data.startswith(begin) or data[at : at + 2] != struct.pack(">H", 32) or len(data) != at + 2 + POINT_BYTES:
-        raise ImageError(subject, "not an attestation key of a TPM", "give what node_identity_info returns as ak")
+        raise ImageError(
+            "not an attestation key of a TPM", "give what node_identity_info returns as ak", subject=subject
+        )
     return data
 
 
@@ -211,30 +213,32 @@ def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secr
         good = path.startswith("/") and path == posixpath.normpath(path) and not path.startswith("//") and path != "/"
         if not good or not re.fullmatch(r"[!-~]+", path):
             raise ImageError(
-                subject,
                 f"{path!r} is not an absolute path",
                 "write it like /etc/ssh/ssh_host_ed25519_key, without spaces",
+                subject=subject,
             )
         if any(path == folder or path.startswith(f"{folder}/") for folder in NO_FILES):
-            raise ImageError(subject, f"{path} is in a file system of the kernel", "use another path")
+            raise ImageError(f"{path} is in a file system of the kernel", "use another path", subject=subject)
         if path in secrets:
-            raise ImageError(subject, f"{path} is given twice", "give it once")
+            raise ImageError(f"{path} is given twice", "give it once", subject=subject)
         if not MODE.fullmatch(mode):
-            raise ImageError(subject, f"mode {mode!r} of {path} is not an octal number", 'quote it: "0600"')
+            raise ImageError(f"mode {mode!r} of {path} is not an octal number", 'quote it: "0600"', subject=subject)
         for setting in ("owner", "group"):
             if not ACCOUNT.fullmatch(file[setting]):
                 raise ImageError(
-                    subject, f"{setting} {file[setting]!r} of {path} is not a valid name", "write it like root"
+                    f"{setting} {file[setting]!r} of {path} is not a valid name", "write it like root", subject=subject
                 )
         if not isinstance(content, str) or re.search("[\ud800-\udfff]", content):
-            raise ImageError(subject, f"the content of {path} is not UTF-8 text", "encode it, for example as base64")
+            raise ImageError(
+                f"the content of {path} is not UTF-8 text", "encode it, for example as base64", subject=subject
+            )
         secrets[path] = Secret(path, content, mode.zfill(4), file["owner"], file["group"])
     for path in secrets:
         parent = posixpath.dirname(path)
         while parent != "/":
             if parent in secrets:
                 raise ImageError(
-                    subject, f"{parent} is both a file and a parent directory of {path}", "remove one of them"
+                    f"{parent} is both a file and a parent directory of {path}", "remove one of them", subject=subject
                 )
             parent = posixpath.dirname(parent)
     return tuple(secrets[path] for path in sorted(secrets))
@@ -281,7 +285,7 @@ def render(bundle: Bundle) -> bytes:
 
 def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
     """Return a bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, for other data."""
-    broken = ImageError(subject, f"not a bundle of {FORMAT}", "publish it again")
+    broken = ImageError(f"not a bundle of {FORMAT}", "publish it again", subject=subject)
     lines = data.split(b"\n")
     names = [name for name in Bundle.__dataclass_fields__ if name != "bound"]
     header_lines = len(("format", *names))

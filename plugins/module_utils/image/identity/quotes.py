@@ -50,7 +50,7 @@ class Quote:
             parts = [base64.b64decode(result[name], validate=True) for name in ("message", "signature", "pcrs")]
         except (KeyError, TypeError, ValueError) as error:
             raise ImageError(
-                subject, "what it has given is no quote", "give what node_identity_info returns"
+                "what it has given is no quote", "give what node_identity_info returns", subject=subject
             ) from error
         log = result.get("log")
         return cls(parts[0], parts[1], parts[2], None if log is None else tuple(map(str, log)))
@@ -81,13 +81,15 @@ def expected(store: Store, node: str, public_key: str) -> measured.Prediction:
     subject, data = f"node {node}", store.contents(NODES, statement.STATEMENT)
     if data is None or not sign.verifies(*statement.split(data), sign.read_public_key(Path(public_key))):
         reason = f"{store.path} has no statement that the key {public_key} has signed"
-        raise ImageError(subject, reason, "let node_boot_signer and node_identity_publisher be one host")
+        raise ImageError(reason, "let node_boot_signer and node_identity_publisher be one host", subject=subject)
     stated = [row.image for row in statement.load(data, subject).nodes.values() if row.name == node]
     if not stated:
-        raise ImageError(subject, "the signed statement does not name it", "run playbooks/node_scripts.yml for it")
+        raise ImageError(
+            "the signed statement does not name it", "run playbooks/node_scripts.yml for it", subject=subject
+        )
     found = store.contents(IMAGES, stated[0], PREDICTION)
     if found is None:
-        raise ImageError(subject, f"{store.path} has no prediction of its image {stated[0]}", measured.AGAIN)
+        raise ImageError(f"{store.path} has no prediction of its image {stated[0]}", measured.AGAIN, subject=subject)
     return measured.load(found, stated[0])
 
 
@@ -96,14 +98,14 @@ def check(node: str, prediction: measured.Prediction, ak: bytes, nonce: bytes, q
     subject = f"node {node}"
     again = "run playbooks/node_identities.yml again; if it stays so, do not trust the node before you know why"
     if not tools.signed_by_point(quote.message, quote.signature, ak[-2 * POINT_BYTES - 2 :]):
-        raise ImageError(subject, "its quote is not signed by the attestation key that it has shown", again)
+        raise ImageError("its quote is not signed by the attestation key that it has shown", again, subject=subject)
     fields = _quoted(quote.message)
     if fields is None:
-        raise ImageError(subject, f"what its TPM has signed is no quote of the PCRs {', '.join(PCRS)}", again)
+        raise ImageError(f"what its TPM has signed is no quote of the PCRs {', '.join(PCRS)}", again, subject=subject)
     if fields[0] != nonce:
-        raise ImageError(subject, "its quote answers another challenge, as an old quote would", again)
+        raise ImageError("its quote answers another challenge, as an old quote would", again, subject=subject)
     if fields[1] != hashlib.sha256(quote.values).digest():
-        raise ImageError(subject, "its quote is of other PCRs than it has shown", again)
+        raise ImageError("its quote is of other PCRs than it has shown", again, subject=subject)
     wrong = [one for one in measured.verdicts(prediction, quote.seen) if one.problem]
     if wrong:
         reasons = "; ".join(
@@ -111,7 +113,9 @@ def check(node: str, prediction: measured.Prediction, ak: bytes, nonce: bytes, q
             for one in wrong
         )
         remedy = f"boot the image {prediction.image} (playbooks/reimage.yml -l {node}); if it runs it, "
-        raise ImageError(subject, f"its TPM has not measured the image {prediction.image}: {reasons}", remedy + TRUST)
+        raise ImageError(
+            f"its TPM has not measured the image {prediction.image}: {reasons}", remedy + TRUST, subject=subject
+        )
 
 
 TRUST = "something else has started before it: do not trust the node before you know what"

@@ -103,9 +103,9 @@ def _pem(path: str) -> bytes:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise ImageError(subject, str(error.strerror), "give a file that exists") from error
+        raise ImageError(str(error.strerror), "give a file that exists", subject=subject) from error
     if b"-----BEGIN CERTIFICATE-----" not in data:
-        raise ImageError(subject, "it has no certificate in PEM", "convert it to PEM")
+        raise ImageError("it has no certificate in PEM", "convert it to PEM", subject=subject)
     return data.rstrip(b"\n") + b"\n"
 
 
@@ -130,7 +130,7 @@ class Signer:
 
 def _require(tool: str) -> None:
     if not shutil.which(tool, path=search_path()):
-        raise ImageError(f"tool {tool}", "not found on this machine", f"install {PACKAGES[tool]}")
+        raise ImageError("not found on this machine", f"install {PACKAGES[tool]}", subject=f"tool {tool}")
 
 
 def _run(
@@ -151,5 +151,5 @@ def _run(
     )
     if process.returncode:
         output = " ".join((process.stdout + b" " + process.stderr).decode("utf-8", "replace").split())
-        raise ImageError(subject, f"{argv[0]} failed: {output or 'it gave no reason'}", remedy)
+        raise ImageError(f"{argv[0]} failed: {output or 'it gave no reason'}", remedy, subject=subject)
     return process.stdout

@@ -43,7 +43,7 @@ class BmcError(SailloftError):
 
 
 @dataclass
-class Bmc:
+class BootBmc:
     """The variable ``node_boot_bmc``: its protocol, address, account and what it is asked for."""
 
     address: str
@@ -61,14 +61,14 @@ class Bmc:
     http_boot: bool = True
 
     @classmethod
-    def of(cls, params: dict[str, Any], http_boot: bool) -> Bmc:
+    def of(cls, params: dict[str, Any], http_boot: bool) -> BootBmc:
         """Return the BMC of a module's option ``bmc``; ``http_boot``: whether the boot servers answer UEFI's."""
         return cls(**{item.name: params[item.name] for item in fields(cls) if item.name in params}, http_boot=http_boot)
 
     def failure(self, node: str, host: str, cause: str) -> ImageError:
         """Return the error of a restart of ``node`` that was requested from ``host``."""
         remedy = next((text for pattern, text in REMEDIES if re.search(pattern, cause)), ANSWERED)
-        return ImageError(node, f"its BMC {self.address} did not restart it: {cause}", remedy.format(host=host))
+        return ImageError(f"its BMC {self.address} did not restart it: {cause}", remedy.format(host=host), subject=node)
 
 
 def wait_for_override(read: Callable[[], str], wanted: str) -> None:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import (
-    Bmc,
     BmcError,
+    BootBmc,
     wait_for_override,
     wait_for_power,
 )
@@ -26,7 +26,7 @@ BOOT_FLAGS = 5
 FORCE_PXE = 1
 
 
-def restart(bmc: Bmc) -> None:
+def restart(bmc: BootBmc) -> None:
     """Restart the node from the network, or start it if it is off. Raises BmcError."""
     if command is None:
         raise BmcError("No module named pyghmi")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import (
-    Bmc,
     BmcError,
+    BootBmc,
     wait_for_override,
     wait_for_power,
 )
@@ -52,7 +52,7 @@ class Quirk:
 QUIRKS = (Quirk("supermicro", True, "https://github.com/DMTF/Redfishtool/pull/106: a mode that is not sent is reset"),)
 
 
-def restart(bmc: Bmc) -> None:
+def restart(bmc: BootBmc) -> None:
     """Restart the BMC's system from the network, or start it if it is off. Raises BmcError."""
     if sushy is None:
         raise BmcError("No module named sushy")
@@ -83,7 +83,7 @@ def connection_cause(error: Exception) -> str:
     return text if "certificate" in text else f"it cannot be reached: {text}"
 
 
-def trusted_certificates(bmc: Bmc) -> bool | str:
+def trusted_certificates(bmc: BootBmc) -> bool | str:
     """Return the file or directory of trusted certificates: ``ca``, or the system's. False: none is verified."""
     if not bmc.verify_tls:
         return False
@@ -91,7 +91,7 @@ def trusted_certificates(bmc: Bmc) -> bool | str:
     return bmc.ca or paths.cafile or paths.capath or True
 
 
-def connect(bmc: Bmc) -> Any:
+def connect(bmc: BootBmc) -> Any:
     """Return a sushy Connector, which asks once again where the BMC is busy."""
     return connector.Connector(
         f"https://{bmc.address}",
@@ -102,7 +102,7 @@ def connect(bmc: Bmc) -> Any:
     )
 
 
-def find_system(connection: Any, bmc: Bmc) -> Any:
+def find_system(connection: Any, bmc: BootBmc) -> Any:
     """Return the node's sushy System: the named one, or else the only one. Raises BmcError."""
     # A BMC has few sessions, and keeps those of a killed run open.
     login = auth.BasicAuth(bmc.username, bmc.password)
@@ -136,7 +136,7 @@ def boot_properties(connection: Any, system: Any) -> dict[str, Any]:
     }
 
 
-def boot_target(bmc: Bmc, boot: dict[str, Any]) -> str:
+def boot_target(bmc: BootBmc, boot: dict[str, Any]) -> str:
     """Return the target for a network boot: the requested one, or the first that the BMC offers. Raises BmcError."""
     offered = boot.get(f"{TARGET}@Redfish.AllowableValues") or NETWORK_TARGETS
     # UEFI alone has HTTP boot.
@@ -150,7 +150,7 @@ def boot_target(bmc: Bmc, boot: dict[str, Any]) -> str:
     return target
 
 
-def set_next_boot(connection: Any, system: Any, bmc: Bmc) -> None:
+def set_next_boot(connection: Any, system: Any, bmc: BootBmc) -> None:
     """Set a one-time network boot, and read it back. Raises BmcError."""
     boot = boot_properties(connection, system)
     target = boot_target(bmc, boot)

@@ -77,13 +77,13 @@ def load(text: str, subject: str) -> BootReport:
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ImageError(subject, f"not a boot report: {error}", REBOOT) from error
+        raise ImageError(f"not a boot report: {error}", REBOOT, subject=subject) from error
     try:
         report: BootReport = stored.load(BootReport, data, FORMAT, "boot report", REBOOT)
     except StoredError as error:
-        raise ImageError(subject, error.cause, error.remedy) from error
+        raise ImageError(error.cause, error.remedy, subject=subject) from error
     if not report.layers or not all(
         DIGEST.fullmatch(digest) for digest in (report.image, *(layer.sha256 for layer in report.layers))
     ):
-        raise ImageError(subject, "not a boot report: an image's or a layer's digest is missing", REBOOT)
+        raise ImageError("not a boot report: an image's or a layer's digest is missing", REBOOT, subject=subject)
     return report

@@ -39,7 +39,7 @@ class Elapsed:
 
 
 @dataclass(frozen=True)
-class Reading:
+class BootAnswer:
     """A node's answer: node_image_info's result, or else the reason why the node did not answer."""
 
     state: dict[str, Any] | None = None
@@ -51,7 +51,7 @@ def is_new(state: dict[str, Any], elapsed: Elapsed, limits: Limits) -> bool:
     return state["boot_id"] != limits.boot_id and state["uptime_s"] <= elapsed.since_s
 
 
-def phase(reading: Reading, elapsed: Elapsed, limits: Limits) -> str:
+def phase(reading: BootAnswer, elapsed: Elapsed, limits: Limits) -> str:
     """Return the current phase of the restart as readable text; empty once the node is up."""
     if reading.state is None:
         return f"does not answer yet ({reading.why})"
@@ -61,7 +61,7 @@ def phase(reading: Reading, elapsed: Elapsed, limits: Limits) -> str:
     return "" if systemd in FINISHED else f"has booted, systemd is {systemd}"
 
 
-def check(subject: str, reading: Reading, elapsed: Elapsed, limits: Limits) -> None:
+def check(subject: str, reading: BootAnswer, elapsed: Elapsed, limits: Limits) -> None:
     """Raise ImageError if there is nothing left to wait for."""
     now = phase(reading, elapsed, limits)
     if not now:
@@ -69,15 +69,15 @@ def check(subject: str, reading: Reading, elapsed: Elapsed, limits: Limits) -> N
     old = reading.state is not None and not is_new(reading.state, elapsed, limits)
     if old and elapsed.waited_s > limits.restart_s:
         raise ImageError(
-            subject,
             f"is still in the previous boot {elapsed.since_s:.0f} s after the restart, whatever its BMC answered",
             "check that node_boot_bmc names this node's BMC and system, and read the BMC's event log",
+            subject=subject,
         )
     if elapsed.waited_s > limits.boot_s:
         raise ImageError(
-            subject,
             f"is not up {elapsed.since_s:.0f} s after the restart: it {now}",
             "read its console, where the first stage reports what it refused or could not reach",
+            subject=subject,
         )
 
 

@@ -23,7 +23,7 @@ IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "ser
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedImage:
     """The image and settings that a node should run.
 
     ``digest`` comes from the node's pin or from ``channel`` (empty for a pin); ``manifest`` is the manifest of this
@@ -41,13 +41,13 @@ class Expected:
     @classmethod
     def of_text(
         cls, digest: str, text: str, plan: NodePlan, channel: str, kernel_arguments: list[str], may_fail: list[str]
-    ) -> Expected:
+    ) -> ExpectedImage:
         """Build an instance from the text of manifest.json. Raises ImageError if the text does not match ``digest``."""
         data = text.encode()
         actual = manifest.digest(data)
         if actual != digest:
             reason = f"its manifest has the digest {actual}"
-            raise ImageError(f"image {digest}", reason, "publish the image to the boot servers again")
+            raise ImageError(reason, "publish the image to the boot servers again", subject=f"image {digest}")
         parsed = manifest.load(data, f"image {digest}")
         return cls(digest, parsed, plan, channel, tuple(kernel_arguments), tuple(may_fail))
 
@@ -67,14 +67,14 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenNode:
     """A node's ``state`` as node_image_info read it (empty if the node does not answer), and its health check."""
 
     state: dict[str, Any] = field(default_factory=dict)
     gate: Gate | None = None
 
 
-def prove(name: str, expected: Expected, seen: Seen) -> Proof:
+def prove(name: str, expected: ExpectedImage, seen: SeenNode) -> Proof:
     """Return the proof of the node ``name``. Raises ProofError if the name is not a valid file name."""
     title = f"Node {name} runs the image {expected.manifest.name}"
     claims = [*_image(expected, seen.state), *_kernel(expected, seen.state), *_layers(expected, seen.state)]
@@ -85,7 +85,7 @@ def prove(name: str, expected: Expected, seen: Seen) -> Proof:
     return Proof(name, title, name, claims)
 
 
-def _image(expected: Expected, state: dict[str, Any]) -> list[Claim]:
+def _image(expected: ExpectedImage, state: dict[str, Any]) -> list[Claim]:
     by = f"the channel {expected.channel}" if expected.channel else "its pin"
     reason = state.get("reason", "")
     return [
@@ -93,7 +93,7 @@ def _image(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     ]
 
 
-def _kernel(expected: Expected, state: dict[str, Any]) -> list[Claim]:
+def _kernel(expected: ExpectedImage, state: dict[str, Any]) -> list[Claim]:
     arguments = state.get("arguments")
     # Under UEFI, iPXE puts the file's name, which is the kernel's digest, first (efi_image_cmdline in its efi_image.c).
     if arguments and arguments[0] == expected.manifest.kernel.sha256:
@@ -116,7 +116,7 @@ def _kernel(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     ]
 
 
-def _layers(expected: Expected, state: dict[str, Any]) -> list[Claim]:
+def _layers(expected: ExpectedImage, state: dict[str, Any]) -> list[Claim]:
     report = state.get("report") or {}
     booted = report.get("layers")
     wanted = [layer.name for layer in expected.manifest.layers]
@@ -144,7 +144,7 @@ def _layers(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     return claims
 
 
-def _services(expected: Expected, state: dict[str, Any]) -> list[Claim]:
+def _services(expected: ExpectedImage, state: dict[str, Any]) -> list[Claim]:
     failed = state.get("failed_units")
     if failed is not None:
         failed = [unit for unit in failed if unit not in expected.may_fail]

@@ -77,7 +77,9 @@ def _report(subject: str, root: str) -> tuple[dict[str, Any] | None, str]:
             "it runs what is on its disk, or an image of another system"
         )
     except OSError as error:
-        raise ImageError(subject, f"cannot read {PATH}: {error.strerror}", "read it as root (become)") from error
+        raise ImageError(
+            f"cannot read {PATH}: {error.strerror}", "read it as root (become)", subject=subject
+        ) from error
     return {"format": FORMAT, **asdict(load(text, subject))}, ""
 
 
@@ -134,4 +136,4 @@ def _failed_units(subject: str, run: Run) -> list[str]:
 
 def _silent(subject: str, command: list[str], output: str) -> ImageError:
     reason = f"{' '.join(command[:2])} failed: {' '.join(output.split()) or 'no output'}"
-    return ImageError(subject, reason, "check its console: a node must run systemd")
+    return ImageError(reason, "check its console: a node must run systemd", subject=subject)

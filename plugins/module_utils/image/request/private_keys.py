@@ -169,9 +169,9 @@ def refuse(subject: str, keys: Mapping[str, str], published: Collection[str]) ->
     ]
     if secret:
         raise ImageError(
-            subject,
             f"everyone who reaches a boot server could read {some(secret)}",
             "remove it and deliver it with node_identity, or list it in published_keys if it is no secret",
+            subject=subject,
         )
 
 

@@ -40,7 +40,7 @@ def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[st
     """
     if not isinstance(layers, Mapping) or not isinstance(images, Mapping):
         variable = "node_image_layers" if not isinstance(layers, Mapping) else "node_image_images"
-        raise ImageError(variable, "not a dictionary", "write each by its name: base: {...}")
+        raise ImageError("not a dictionary", "write each by its name: base: {...}", subject=variable)
     settings_by_layer = {
         checked_name(name, "layer"): Settings(ImageError, f"node_image_layers.{name}", data)
         for name, data in layers.items()

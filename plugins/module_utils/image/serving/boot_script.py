@@ -88,7 +88,7 @@ def target_path(channel: str | None, digest: str | None, subject: str) -> str:
     Raises ImageError unless exactly one of them is given.
     """
     if (channel is None) == (digest is None):
-        raise ImageError(subject, "needs either a channel or a digest", "say which image it boots")
+        raise ImageError("needs either a channel or a digest", "say which image it boots", subject=subject)
     if channel is not None:
         return f"channels/{checked_name(channel, 'channel')}.ipxe"
     return f"images/{checked_digest(digest, subject)}/boot.ipxe"
@@ -114,7 +114,7 @@ def node_script(
     for url in (*servers, *([report] if report else [])):
         checked_server(url, subject)
     if not servers:
-        raise ImageError(subject, "no servers are given", "give at least one, as http://ADDRESS")
+        raise ImageError("no servers are given", "give at least one, as http://ADDRESS", subject=subject)
     for argument in arguments:
         _check_argument(argument, subject)
     lines = nic_lines(nics, subject)
@@ -122,9 +122,9 @@ def node_script(
     size_bytes = FIXED_BYTES + len(text) + len(",".join(servers)) + len(node) + len(report)
     if size_bytes > NODE_BYTES:
         raise ImageError(
-            subject,
             f"its kernel arguments, servers and report take {size_bytes} bytes of the kernel's command line",
             f"remove some, the maximum is {NODE_BYTES} bytes",
+            subject=subject,
         )
     number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:4], "big")
     first = number % len(servers)
@@ -156,13 +156,15 @@ def nic_lines(nics: Sequence[Mapping[str, Any]], subject: str) -> list[str]:
     for nic in nics:
         mac, name, address, gateway = (nic.get(key) or "" for key in ("mac", "name", "address", "gateway"))
         if bool(mac) == bool(name):
-            raise ImageError(subject, f"NIC {dict(nic)} has not exactly one of mac and name", "give one of them")
+            raise ImageError(
+                f"NIC {dict(nic)} has not exactly one of mac and name", "give one of them", subject=subject
+            )
         shown = f"{subject}: NIC {mac or name}"
         key = checked_mac(mac, shown).replace("-", ":") if mac else name
         if name and not INTERFACE.fullmatch(str(name)):
-            raise ImageError(shown, "the name is not that of an interface", "give it as 'ip link' shows it")
+            raise ImageError("the name is not that of an interface", "give it as 'ip link' shows it", subject=shown)
         if key in lines:
-            raise ImageError(shown, "is listed twice", "give each NIC one address")
+            raise ImageError("is listed twice", "give each NIC one address", subject=shown)
         lines[key] = " ".join(filter(None, (key, *_addresses(address, gateway, shown))))
     return list(lines.values())
 
@@ -180,18 +182,18 @@ def _addresses(address: Any, gateway: Any, subject: str) -> tuple[str, str]:
     """Return address and gateway in their canonical forms. Raises ImageError."""
     if address == DHCP:
         if gateway:
-            raise ImageError(subject, "has a gateway, which the DHCP server gives", "remove gateway")
+            raise ImageError("has a gateway, which the DHCP server gives", "remove gateway", subject=subject)
         return DHCP, ""
     try:
         interface = ipaddress.ip_interface(address)
         router = ipaddress.ip_address(gateway) if gateway else None
     except ValueError as error:
-        raise ImageError(subject, str(error), "give an address like 10.1.0.5/24, or dhcp") from error
+        raise ImageError(str(error), "give an address like 10.1.0.5/24, or dhcp", subject=subject) from error
     if "/" not in str(address) or not isinstance(address, str):
-        raise ImageError(subject, f"address {address!r} has no prefix length", "write it like 10.1.0.5/24")
+        raise ImageError(f"address {address!r} has no prefix length", "write it like 10.1.0.5/24", subject=subject)
     if router is not None and (router not in interface.network or router == interface.ip):
         raise ImageError(
-            subject, f"gateway {router} is not another address of {interface.network}", "correct one of them"
+            f"gateway {router} is not another address of {interface.network}", "correct one of them", subject=subject
         )
     return str(interface), str(router or "")
 
@@ -200,13 +202,15 @@ def checked_server(url: str, subject: str) -> str:
     """Return ``url`` unchanged. Raises ImageError if a first stage could not fetch from it."""
     if not isinstance(url, str) or not SERVER.fullmatch(url):
         raise ImageError(
-            subject,
             f"{url!r} is not the URL of a server",
             "give http://ADDRESS, with an IPv4 address and no '/' at the end",
+            subject=subject,
         )
     address, _colon, port = url.split("/")[2].partition(":")
     if address.startswith("0.") or (port and not 1 <= int(port) <= 65535):
-        raise ImageError(subject, f"no node can reach {url}", "give the address and port that the server listens on")
+        raise ImageError(
+            f"no node can reach {url}", "give the address and port that the server listens on", subject=subject
+        )
     return url
 
 
@@ -217,22 +221,24 @@ def checked_mac(mac: str, subject: str) -> str:
         # YAML reads pairs of digits below 60 as a number of base 60.
         quoted = "" if isinstance(mac, str) else ", in quotes"
         remedy = f"give six pairs, like aa:bb:cc:dd:ee:ff{quoted}"
-        raise ImageError(subject, f"{mac!r} is not the MAC address of a NIC", remedy)
+        raise ImageError(f"{mac!r} is not the MAC address of a NIC", remedy, subject=subject)
     return text.replace(":", "-")
 
 
 def _check_argument(argument: str, subject: str) -> None:
     if not isinstance(argument, str) or not ARGUMENT.fullmatch(argument) or "${" in argument:
         raise ImageError(
-            subject,
             f"kernel argument {argument!r} cannot be passed on by iPXE",
             "use printable ASCII without spaces, quotes, backslashes and ${, starting with a letter, digit or '_'",
+            subject=subject,
         )
     if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
-        raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "remove it")
+        raise ImageError(f"kernel argument {argument!r} is set by its script", "remove it", subject=subject)
     reason = wrong_reason(argument)
     if reason:
-        raise ImageError(subject, f"kernel argument {argument!r} {reason}", "remove it")
+        raise ImageError(f"kernel argument {argument!r} {reason}", "remove it", subject=subject)
     # The first stage compares it with numbers; if it were a word, the node would reboot at each first pause.
     if argument.startswith(OWN_ARGUMENT_ALLOWED) and not SECONDS.fullmatch(argument[len(OWN_ARGUMENT_ALLOWED) :]):
-        raise ImageError(subject, f"kernel argument {argument!r} is not in whole seconds", "give a number, like 600")
+        raise ImageError(
+            f"kernel argument {argument!r} is not in whole seconds", "give a number, like 600", subject=subject
+        )

@@ -59,7 +59,9 @@ class Terms:
     def __post_init__(self) -> None:
         """Raise ImageError for a number of days that must be a mistake."""
         if not 1 <= self.days <= 3650:
-            raise ImageError("node_boot_statement_days", f"{self.days} is not a number of days", "give 1 to 3650")
+            raise ImageError(
+                f"{self.days} is not a number of days", "give 1 to 3650", subject="node_boot_statement_days"
+            )
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,9 @@ def _require_pins(nodes: Sequence[Mapping[str, Any]], servers: Sequence[Mapping[
         for node in nodes:
             if node.get("digest") and node["digest"] not in digests:
                 raise ImageError(
-                    f"node {node['name']}",
                     f"{server['host']} has no image {node['digest']}",
                     "publish the image there, or name another",
+                    subject=f"node {node['name']}",
                 )
 
 
@@ -151,17 +153,17 @@ def _images(
             name, digest = channel["name"], channel["digest"]
             if digests.setdefault(name, digest) != digest and name in followed:
                 raise ImageError(
-                    f"channel {name}",
                     f"names {digests[name]} on {hosts[name]} and {digest} on {server['host']}",
                     "promote one image on all of them (playbooks/node_images.yml)",
+                    subject=f"channel {name}",
                 )
             hosts.setdefault(name, server["host"])
     for name in sorted(followed - set(digests) - set(to_come)):
         of = [node["name"] for node in nodes if node.get("channel") == name]
         raise ImageError(
-            f"channel {name}, which {listed(of)} would boot",
             "no boot server has such a channel",
             f"existing channels: {', '.join(sorted(hosts))}" if hosts else "promote one",
+            subject=f"channel {name}, which {listed(of)} would boot",
         )
     return {name: digest for name, digest in digests.items() if name in followed}
 
@@ -189,7 +191,7 @@ def _last(store: Store, key: Key, terms: Terms) -> Statement | None:
         return statement.load(data, subject)
     if terms.reissue:
         return None
-    raise ImageError(subject, f"is not signed by the key {key.public}", f"if you changed the key, {REISSUE}")
+    raise ImageError(f"is not signed by the key {key.public}", f"if you changed the key, {REISSUE}", subject=subject)
 
 
 def _require_newest(last: Statement | None, servers: Sequence[Mapping[str, Any]], served: int) -> None:
@@ -198,9 +200,9 @@ def _require_newest(last: Statement | None, servers: Sequence[Mapping[str, Any]]
     if served > sequence:
         host = next(server["host"] for server in servers if server["statement"] == served)
         raise ImageError(
-            f"statement of {host}",
             f"has the sequence {served}, but the last one of the host that signs {sequence or 'does not exist'}",
             f"sign on one host only (node_boot_signer); if its store was lost, {REISSUE}",
+            subject=f"statement of {host}",
         )
 
 
@@ -232,10 +234,10 @@ def _require_clock(last: Statement | None, servers: Sequence[Mapping[str, Any]],
     subject, now = "clock of the host that signs", statement.text_of(terms.now_s)
     if servers and all(abs(server["now_s"] - terms.now_s) > CLOCK_S for server in servers):
         clocks = listed([f"{server['host']} {statement.text_of(server['now_s'])}" for server in servers])
-        raise ImageError(subject, f"is {now}, but that of {clocks}", "set the one that is wrong")
+        raise ImageError(f"is {now}, but that of {clocks}", "set the one that is wrong", subject=subject)
     if last and not terms.reissue and terms.now_s < statement.seconds(last.issued):
         raise ImageError(
-            subject,
             f"is {now}, before the last statement was issued ({last.issued})",
             f"set it; if it was wrong then and is right now, {REISSUE}",
+            subject=subject,
         )

@@ -66,7 +66,7 @@ OPTIONS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Change:
+class ScriptChange:
     """Scripts by file name without the suffix: all before the change, those to write, and those to remove.
 
     ``others`` are the names of nodes whose scripts exist and were not requested. ``stated``: whether the statement
@@ -94,18 +94,20 @@ def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         subject = f"node {name}"
         mac = checked_mac(node["mac"], subject)
         if mac in names:
-            raise ImageError(subject, f"has the MAC address {mac} of node {names[mac]}", "give each node its own")
+            raise ImageError(
+                f"has the MAC address {mac} of node {names[mac]}", "give each node its own", subject=subject
+            )
         if name in used:
-            raise ImageError(subject, "is listed twice", "give each node its own name")
+            raise ImageError("is listed twice", "give each node its own name", subject=subject)
         names[mac] = name
         used.add(name)
         target = target_path(node.get("channel"), node.get("digest"), subject)
         arguments, report = node.get("kernel_arguments") or [], node.get("report") or ""
         if arguments and node.get("secure_boot"):
             raise ImageError(
-                subject,
                 f"has node_boot_secure_boot, so its own kernel argument {arguments[0]!r} cannot be signed",
                 "give it to the image (kernel_arguments of a layer), or build an image for this node",
+                subject=subject,
             )
         scripts[mac] = node_script(name, mac, target, node["servers"], arguments, report, node.get("nics") or ())
     return scripts
@@ -119,7 +121,7 @@ def ensure(
     channels_to_come: Sequence[str] = (),
     hold: str = "",
     stated: bytes = b"",
-) -> Change:
+) -> ScriptChange:
     """Put the scripts of ``nodes`` into the store, and remove those of the nodes named in ``removed``.
 
     ``stated`` is the file of the signed statement that has them, which is put there first; empty for none.
@@ -133,9 +135,9 @@ def ensure(
     for name in removed:
         if checked_node(name) in names:
             raise ImageError(
-                f"node {name}",
                 "its script is to be both written and removed",
                 "remove it from the inventory, or keep it",
+                subject=f"node {name}",
             )
     store.require()
     with store.locked():
@@ -155,7 +157,7 @@ def ensure(
             if mac in owners and owners[mac] not in ours:
                 raise of_another_node(node["name"], mac, owners[mac] or "(none)")
         removed_macs = tuple(sorted(mac for mac in old_scripts if owners[mac] in ours and mac not in scripts))
-        change = Change(
+        change = ScriptChange(
             before=old_scripts,
             written={mac: text for mac, text in sorted(scripts.items()) if old_scripts.get(mac) != text},
             removed=removed_macs,
@@ -171,9 +173,9 @@ def ensure(
 def of_another_node(name: str, mac: str, owner: str) -> ImageError:
     """Return the error for a node whose MAC address the store has for another node."""
     return ImageError(
-        f"node {name}",
         f"the script of its MAC address {mac} belongs to node {owner}",
         "correct node_boot_mac, run for both nodes, or, if that node is gone, name it in node_boot_removed",
+        subject=f"node {name}",
     )
 
 
@@ -191,7 +193,9 @@ def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
         try:
             channels.known(store, name)
         except ImageError as error:
-            raise ImageError(f"{error.subject}, which {listed(of)} would boot", error.cause, error.remedy) from error
+            raise ImageError(
+                error.cause, error.remedy, subject=f"{error.subject}, which {listed(of)} would boot"
+            ) from error
     complete: set[str] = set()
     for node in nodes:
         digest = node.get("digest")
@@ -199,12 +203,16 @@ def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
             subject = f"node {node['name']}"
             if digest not in store.images():
                 raise ImageError(
-                    subject, f"{store.subject} has no image {digest}", "publish the image there, or name another"
+                    f"{store.subject} has no image {digest}",
+                    "publish the image there, or name another",
+                    subject=subject,
                 )
             missing = sorted(store.missing_blobs(store.manifest(digest)))
             if missing:
                 raise ImageError(
-                    subject, f"image {digest} lacks blob {missing[0]} in {store.subject}", "publish the image again"
+                    f"image {digest} lacks blob {missing[0]} in {store.subject}",
+                    "publish the image again",
+                    subject=subject,
                 )
             complete.add(digest)
 
@@ -221,9 +229,9 @@ def _programs(store: Store, nodes: Sequence[Mapping[str, Any]], macs: Sequence[s
             digest = node.get("digest") or digests[node["channel"]]
             if not os.path.exists(store.place(IMAGES, digest, BOOT_PROGRAM)):
                 raise ImageError(
-                    f"node {node['name']}",
                     f"has node_boot_secure_boot, but {store.subject} has no signed kernel of its image {digest}",
                     "set node_image_secure_boot, and run playbooks/node_images.yml",
+                    subject=f"node {node['name']}",
                 )
             after[checked_mac(node["mac"], "")] = os.path.join("..", IMAGES, digest, BOOT_PROGRAM)
     rows = {mac: (_target(store.place(NODES, mac + PROGRAM_SUFFIX)), after.get(mac, "")) for mac in macs}
@@ -244,7 +252,7 @@ def _link(path: str, target: str) -> None:
         remove_if_there(path)
 
 
-def _apply(store: Store, change: Change) -> None:
+def _apply(store: Store, change: ScriptChange) -> None:
     with store.reported():
         folder = store.place(NODES)
         if not os.path.isdir(folder):

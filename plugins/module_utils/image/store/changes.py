@@ -158,7 +158,9 @@ def _merged(image: Manifest | None, listings: Mapping[str, Listing]) -> dict[str
         return seen
     for layer in image.layers:
         if layer.name not in listings:
-            raise ImageError(f"image {image.name}", f"the listing of layer {layer.name} is missing", "build it again")
+            raise ImageError(
+                f"the listing of layer {layer.name} is missing", "build it again", subject=f"image {image.name}"
+            )
         listing = listings[layer.name]
         hidden = {path for path, entry in listing.items() if entry["type"] != "directory" and path in seen}
         if hidden:

@@ -76,7 +76,7 @@ def parse(data: bytes, subject: str) -> Channel:
     except (ValueError, KeyError, TypeError, RecursionError, StoredError):
         pass
     raise ImageError(
-        subject, "not in the format of a channel", "remove the file, and promote the channel's image again"
+        "not in the format of a channel", "remove the file, and promote the channel's image again", subject=subject
     )
 
 
@@ -93,7 +93,9 @@ def rolled_back(channel: Channel) -> Channel:
     """Return the channel naming its previous image again. Raises ImageError if there is no previous image."""
     if not channel.history:
         raise ImageError(
-            f"channel {channel.name}", "has no history, it never named another image", "promote an image instead"
+            "has no history, it never named another image",
+            "promote an image instead",
+            subject=f"channel {channel.name}",
         )
     return replace(channel, digest=channel.history[0], history=channel.history[1:])
 
@@ -111,7 +113,9 @@ def read(store: Store, name: str) -> Channel | None:
     channel = parse(data, f"channel {name}")
     if channel.name != name:
         raise ImageError(
-            f"channel {name}", f"its file is that of channel {channel.name}", "promote it again under its own name"
+            f"its file is that of channel {channel.name}",
+            "promote it again under its own name",
+            subject=f"channel {name}",
         )
     return channel
 
@@ -131,9 +135,9 @@ def known(store: Store, name: str) -> Channel:
     if channel is None:
         names = ", ".join(read_all(store))
         raise ImageError(
-            f"channel {name}",
             f"{store.subject} has no such channel",
             f"existing channels: {names}" if names else "promote one",
+            subject=f"channel {name}",
         )
     return channel
 
@@ -146,9 +150,9 @@ def require_image(store: Store, name: str, digest: str) -> None:
     missing = sorted(store.missing_blobs(store.manifest(digest)))
     if missing:
         raise ImageError(
-            f"channel {name}",
             f"image {digest} is not complete, blob {missing[0]} is missing or truncated",
             "copy or publish the image again",
+            subject=f"channel {name}",
         )
 
 
@@ -203,9 +207,9 @@ def remove(store: Store, name: str, check: bool = False, hold: str = "") -> Chan
         followers = sorted(node for node, text in node_scripts(store).items() if name in FOLLOWS.findall(text))
         if old is not None and followers:
             raise ImageError(
-                f"channel {name}",
                 f"{', '.join(followers)} would boot nothing",
                 "let these nodes follow another channel first",
+                subject=f"channel {name}",
             )
         if old is not None and not check:
             with store.reported():

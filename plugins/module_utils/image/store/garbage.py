@@ -31,7 +31,9 @@ def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[s
     """
     if history < 0:
         raise ImageError(
-            store.subject, f"history {history} is less than 0", "give the number of images that channels can go back"
+            f"history {history} is less than 0",
+            "give the number of images that channels can go back",
+            subject=store.subject,
         )
     reasons_by_digest: dict[str, list[str]] = {}
     for name, channel in channels.read_all(store).items():

@@ -76,7 +76,7 @@ class Hold:
 def checked_hold(name: Any) -> str:
     """Return ``name`` unchanged. Raises ImageError if it cannot be a hold's name."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ImageError(f"hold {name!r}", "not a hold name", "give it as it was reported, like hold-0123abcd")
+        raise ImageError("not a hold name", "give it as it was reported, like hold-0123abcd", subject=f"hold {name!r}")
     return name
 
 
@@ -103,9 +103,9 @@ def parse(data: bytes, name: str) -> Hold:
     except (ValueError, RecursionError, StoredError):
         pass
     raise ImageError(
-        f"hold {name}",
         f"{HOLDS}/{name}{SUFFIX} is not in the format of a hold",
         "make sure that no run is in progress, and remove the file",
+        subject=f"hold {name}",
     )
 
 
@@ -138,10 +138,10 @@ def refusal(scope: Scope, conflicting: Sequence[Hold]) -> ImageError:
     names = ",".join(hold.name for hold in conflicting)
     runs, their = ("that run has", "its hold") if len(conflicting) == 1 else ("those runs have", "their holds")
     return ImageError(
-        shared(scope, conflicting[0].scope),
         " and ".join(described(hold) for hold in conflicting),
         f"wait until {runs} ended; if no such run is in progress, take over {their} with "
         f"-e node_boot_take_over={names}",
+        subject=shared(scope, conflicting[0].scope),
     )
 
 
@@ -218,7 +218,7 @@ def permit(store: Store, own_name: str, scope: Scope) -> None:
         raise refusal(scope, conflicting)
     if own_name and checked_hold(own_name) not in [hold.name for hold in held_now]:
         raise ImageError(
-            f"hold {own_name}",
             f"it is no longer in {store.subject}: another run has taken it over",
             "check what that run does, and run again when it has ended",
+            subject=f"hold {own_name}",
         )

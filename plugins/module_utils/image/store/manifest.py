@@ -64,7 +64,7 @@ class ManifestLayer:
 
 
 @dataclass(frozen=True)
-class Package:
+class ImagePackage:
     """A package of the image; ``layer`` names the layer that brought this version of it."""
 
     name: str
@@ -86,7 +86,7 @@ class Manifest:
     kernel_arguments: tuple[str, ...]
     writable_mib: int
     layers: tuple[ManifestLayer, ...]
-    packages: tuple[Package, ...]
+    packages: tuple[ImagePackage, ...]
     sbom_sha256: str
 
     def blobs(self) -> set[str]:
@@ -116,7 +116,7 @@ def load(data: bytes, subject: str) -> Manifest:
     """Parse the manifest. Raises ImageError, about ``subject``, if the bytes are not a manifest in our form."""
 
     def refuse(cause: str) -> ImageError:
-        return ImageError(subject, cause, AGAIN)
+        return ImageError(cause, AGAIN, subject=subject)
 
     try:
         parsed = json.loads(data)
@@ -125,7 +125,7 @@ def load(data: bytes, subject: str) -> Manifest:
     try:
         manifest = stored.load(Manifest, parsed, FORMAT, "manifest", AGAIN)
     except StoredError as error:
-        raise ImageError(subject, error.cause, error.remedy) from error
+        raise ImageError(error.cause, error.remedy, subject=subject) from error
     if canonical_json(parsed) != data:
         raise refuse("the manifest is not in canonical form, so its digest does not identify its content")
     for contradiction in _contradictions(manifest):

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names 
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeAnswer:
     """A node and its answer.
 
     ``running`` is the digest that it runs, empty if it runs no Sailloft image; ``silence`` is the reason why it did
@@ -35,7 +35,7 @@ class Named:
     reasons: tuple[str, ...]
 
 
-def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str]) -> dict[str, list[str]]:
+def kept(nodes: Sequence[NodeAnswer], images: Iterable[Named], without: Iterable[str]) -> dict[str, list[str]]:
     """Return digest -> reasons why it stays, sorted by digest.
 
     A node that did not answer may run any image, so nothing is decided without its answer. ``without`` are nodes that
@@ -45,14 +45,14 @@ def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str])
     unknown = sorted(left_out - {node.name for node in nodes})
     if unknown:
         raise ImageError(
-            f"node {unknown[0]}", "is to be left out, but is not a node of the inventory", "correct its name"
+            "is to be left out, but is not a node of the inventory", "correct its name", subject=f"node {unknown[0]}"
         )
     silent = [node for node in nodes if node.silence and node.name not in left_out]
     if silent:
         raise ImageError(
-            "what the nodes run",
             f"{listed([node.name for node in silent])} did not report; {silent[0].name}: {silent[0].silence}",
             "bring them up, or name those that may lose their images in node_boot_collect_without",
+            subject="what the nodes run",
         )
     reasons: dict[str, list[str]] = {}
     for image in images:

@@ -37,12 +37,14 @@ def read_public_key(path: Path) -> str:
         lines = path.read_text(errors="replace").split("\n")
     except OSError as error:
         raise ImageError(
-            f"public key {path}", error.strerror or str(error), "make a key pair with minisign -G, or correct the path"
+            error.strerror or str(error),
+            "make a key pair with minisign -G, or correct the path",
+            subject=f"public key {path}",
         ) from error
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("untrusted comment:")]
     if len(keys) != 1 or not PUBLIC_KEY.fullmatch(keys[0]):
         raise ImageError(
-            f"public key {path}", "is not a minisign public key", "give what minisign -G wrote to its -p file"
+            "is not a minisign public key", "give what minisign -G wrote to its -p file", subject=f"public key {path}"
         )
     return keys[0]
 
@@ -69,12 +71,12 @@ def printed_by(command: Sequence[str], data: bytes) -> bytes:
     try:
         process = subprocess.run(command, input=data, capture_output=True, check=False, timeout=COMMAND_S)
     except OSError as error:
-        raise ImageError(subject, error.strerror or str(error), "correct its path") from error
+        raise ImageError(error.strerror or str(error), "correct its path", subject=subject) from error
     except subprocess.TimeoutExpired as error:
-        raise ImageError(subject, f"printed no signature in {COMMAND_S} s", remedy) from error
+        raise ImageError(f"printed no signature in {COMMAND_S} s", remedy, subject=subject) from error
     if process.returncode:
         output = " ".join(process.stderr.decode(errors="replace").split()) or "it gave no reason"
-        raise ImageError(subject, f"ended with status {process.returncode}: {output[:600]}", remedy)
+        raise ImageError(f"ended with status {process.returncode}: {output[:600]}", remedy, subject=subject)
     return process.stdout
 
 
@@ -94,7 +96,7 @@ def signatures(
     try:
         stored = secret_key.read_bytes()
     except OSError as error:
-        raise ImageError(subject, error.strerror or str(error), remedy) from error
+        raise ImageError(error.strerror or str(error), remedy, subject=subject) from error
     # All in memory, because a message and its signature may be secret.
     with unnamed_files(stored) as (key,):
         if password is not None:
@@ -146,4 +148,4 @@ def _minisign(
         output = " ".join(output.split()) or "minisign gave no reason"
         if "get_password" in output:
             output = "it has a password, but none was given"
-        raise ImageError(subject, output, remedy)
+        raise ImageError(output, remedy, subject=subject)

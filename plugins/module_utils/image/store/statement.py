@@ -84,13 +84,13 @@ def load(data: bytes, subject: str) -> Statement:
         if not 0 < statement.sequence < SEQUENCE_END:
             raise ValueError(f"its sequence is {statement.sequence}")
     except StoredError as error:
-        raise ImageError(subject, error.cause, error.remedy) from error
+        raise ImageError(error.cause, error.remedy, subject=subject) from error
     except (ValueError, RecursionError) as error:
-        raise ImageError(subject, f"not a statement: {error}", AGAIN) from error
+        raise ImageError(f"not a statement: {error}", AGAIN, subject=subject) from error
     for mac, node in statement.nodes.items():
         texts = (mac, node.name, node.channel, node.report, *node.servers, *node.nics)
         if not DIGEST.fullmatch(node.image) or any(map(UNREADABLE.search, texts)):
-            raise ImageError(subject, f"its lines of {mac} cannot be read by a first stage", AGAIN)
+            raise ImageError(f"its lines of {mac} cannot be read by a first stage", AGAIN, subject=subject)
     return statement
 
 
@@ -135,9 +135,9 @@ def put(store: Store, data: bytes, check: bool = False) -> bool:
         return False
     if present_sequence == sequence:
         raise ImageError(
-            f"{store.subject}: statement {sequence}",
             "differs from the one to be written, with the same number",
             "let one host sign for all (node_boot_signer), and run once with node_boot_statement_reissue: true",
+            subject=f"{store.subject}: statement {sequence}",
         )
     if not check:
         with store.reported():

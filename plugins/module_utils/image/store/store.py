@@ -79,9 +79,9 @@ class Store:
         for name in (BLOBS, IMAGES):
             if not os.path.isdir(self.place(name)):
                 raise ImageError(
-                    self.subject,
                     f"not a store, it has no directory {name}",
                     "give the path of a store, or build an image",
+                    subject=self.subject,
                 )
 
     def images(self) -> list[str]:
@@ -103,9 +103,9 @@ class Store:
         actual = manifests.digest(data)
         if actual != digest:
             raise ImageError(
-                f"{self.subject}: image {digest}",
                 f"its manifest was changed, the digest is {actual}",
                 "remove the image's directory, and publish or copy it again",
+                subject=f"{self.subject}: image {digest}",
             )
         return manifests.load(data, f"{self.subject}: image {digest}")
 
@@ -115,11 +115,13 @@ class Store:
         checked_digest(digest, self.subject)
         if not os.path.isdir(self.place(IMAGES, digest)):
             raise ImageError(
-                self.subject, f"has no image {digest}", "build or copy it, or use an image that the store has"
+                f"has no image {digest}", "build or copy it, or use an image that the store has", subject=self.subject
             )
         data = self.contents(IMAGES, digest, name)
         if data is None:
-            raise ImageError(f"{self.subject}: image {digest}", f"has no {name}", "publish or copy the image again")
+            raise ImageError(
+                f"has no {name}", "publish or copy the image again", subject=f"{self.subject}: image {digest}"
+            )
         return data
 
     def missing_blobs(self, manifest: manifests.Manifest) -> set[str]:
@@ -164,11 +166,13 @@ class Store:
         digest = manifests.digest(manifest_bytes)
         subject = f"{self.subject}: image {manifest.name} {digest[:12]}"
         if not signature_bytes or not boot_script:
-            raise ImageError(subject, "no signature or no boot script", "give both")
+            raise ImageError("no signature or no boot script", "give both", subject=subject)
         unlisted = sorted(set(blobs) - manifest.blobs())
         if unlisted:
             raise ImageError(
-                subject, f"blob {unlisted[0]} does not belong to this image", "give those that its manifest names"
+                f"blob {unlisted[0]} does not belong to this image",
+                "give those that its manifest names",
+                subject=subject,
             )
         files = {MANIFEST: manifest_bytes, SIGNATURE: signature_bytes, BOOT_SCRIPT: boot_script}
         files.update({name: data for name, data in ((BOOT_PROGRAM, boot_program), (PREDICTION, prediction)) if data})
@@ -180,12 +184,12 @@ class Store:
             missing = self.missing_blobs(manifest)
             absent = sorted(missing - set(blobs))
             if absent:
-                raise ImageError(subject, f"blob {absent[0]} is neither in the store nor given", REBUILD)
+                raise ImageError(f"blob {absent[0]} is neither in the store nor given", REBUILD, subject=subject)
             sizes = {sha256: _size(blobs[sha256], subject) for sha256 in sorted(missing)}
             for sha256, size in manifest.boot_blobs().items():
                 if sizes.get(sha256, size) != size:
                     cause = f"{blobs[sha256]} has {sizes[sha256]} bytes, the manifest says {size}"
-                    raise ImageError(subject, cause, REBUILD)
+                    raise ImageError(cause, REBUILD, subject=subject)
             self._require_room(subject, sizes, files)
             self._put(subject, manifest.name, digest, files, {sha256: blobs[sha256] for sha256 in sizes})
         return digest
@@ -306,7 +310,7 @@ class Store:
                 except BlockingIOError:
                     if time.monotonic() >= until:
                         raise ImageError(
-                            self.subject, "another run is changing it", "run again when that has finished"
+                            "another run is changing it", "run again when that has finished", subject=self.subject
                         ) from None
                     time.sleep(LOCK_LOOK_S)
             yield
@@ -321,7 +325,7 @@ class Store:
         except OSError as error:
             reason = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
             remedy = MAKE_ROOM if error.errno in NO_ROOM else "run as the user who owns it, and check the disk"
-            raise ImageError(self.subject, reason, remedy) from error
+            raise ImageError(reason, remedy, subject=self.subject) from error
 
     def _require_ours(self) -> None:
         """Raise ImageError for a directory with other files in it; a missing or empty one becomes a store."""
@@ -329,12 +333,12 @@ class Store:
             foreign = sorted(set(self.entries("")) - ITS_OWN)
             if foreign and not os.path.isdir(self.place(IMAGES)):
                 raise ImageError(
-                    self.subject,
                     f"not a store, it contains {foreign[0]}",
                     "give the path of a store or an empty directory",
+                    subject=self.subject,
                 )
         elif os.path.lexists(self.path):
-            raise ImageError(self.subject, "not a directory", "give the path of a store or an empty directory")
+            raise ImageError("not a directory", "give the path of a store or an empty directory", subject=self.subject)
 
     def _require_room(self, subject: str, sizes: Mapping[str, int], files: Mapping[str, bytes]) -> None:
         """Raise ImageError if the data does not fit; ``sizes`` in bytes."""
@@ -348,14 +352,14 @@ class Store:
             usage = os.statvfs(folder)
         free = usage.f_bavail * usage.f_frsize
         if needed > free:
-            raise ImageError(subject, f"needs {needed} bytes, but {free} are free", MAKE_ROOM)
+            raise ImageError(f"needs {needed} bytes, but {free} are free", MAKE_ROOM, subject=subject)
 
 
 def _size(path: str | os.PathLike[str], subject: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError as error:
-        raise ImageError(subject, f"cannot read {path}: {error.strerror}", REBUILD) from error
+        raise ImageError(f"cannot read {path}: {error.strerror}", REBUILD, subject=subject) from error
 
 
 def _copy(source: str | os.PathLike[str], path: str, sha256: str, subject: str) -> None:
@@ -369,7 +373,7 @@ def _copy(source: str | os.PathLike[str], path: str, sha256: str, subject: str) 
         os.fsync(copy.fileno())
     if digest.hexdigest() != sha256:
         cause = f"{source} has sha256 {digest.hexdigest()}, the manifest says {sha256}"
-        raise ImageError(subject, cause, "check the disk, remove this file, and build the image again")
+        raise ImageError(cause, "check the disk, remove this file, and build the image again", subject=subject)
 
 
 def _holds(path: str, data: bytes) -> bool:

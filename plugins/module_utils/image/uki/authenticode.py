@@ -43,7 +43,9 @@ def sign_by_key(program: bytes, key: Path, certificate: Path, time_s: int) -> by
         options = ["-h", "sha256", "-key", f"{key}", "-certs", f"{certificate}", "-time", f"{time_s}"]
         reason = _failure("sign", *options, "-in", f"{given}", "-out", f"{signed}")
         if reason:
-            raise ImageError(subject, reason, "give an RSA key in PEM without password, and its certificate in PEM")
+            raise ImageError(
+                reason, "give an RSA key in PEM without password, and its certificate in PEM", subject=subject
+            )
         return _verified(signed.read_bytes(), program, certificate, subject)
 
 
@@ -60,7 +62,7 @@ def is_signed(signed: bytes, program: bytes, certificate: Path) -> bool:
 def _verified(signed: bytes, program: bytes, certificate: Path, subject: str) -> bytes:
     problem = _problem(signed, program, certificate)
     if problem:
-        raise ImageError(subject, problem, f"check that the certificate {certificate} belongs to the key")
+        raise ImageError(problem, f"check that the certificate {certificate} belongs to the key", subject=subject)
     return signed
 
 

@@ -106,7 +106,7 @@ def predict(image: str, program: bytes) -> Prediction:
     missing = [name for name in MEASURED if name not in found]
     if missing or not authenticode.unsigned(found[".linux"]):
         reason = f"has no section {missing[0]}" if missing else "its kernel is no program of 64-bit firmware"
-        raise ImageError(subject, reason, "use a kernel with an EFI stub, as those of the distributions")
+        raise ImageError(reason, "use a kernel with an EFI stub, as those of the distributions", subject=subject)
     phases = [extended(BEGIN, *measurements_of(program))]
     for phase in PHASES:
         phases.append(extended(phases[-1], _sha256(phase.encode())))
@@ -132,12 +132,12 @@ def load(data: bytes | str, image: str) -> Prediction:
     try:
         found: Prediction = stored.load(Prediction, json.loads(data), FORMAT, "prediction of PCRs", AGAIN)
     except StoredError as error:
-        raise ImageError(subject, error.cause, error.remedy) from error
+        raise ImageError(error.cause, error.remedy, subject=subject) from error
     except (ValueError, RecursionError) as error:
-        raise ImageError(subject, f"not a prediction of PCRs: {error}", AGAIN) from error
+        raise ImageError(f"not a prediction of PCRs: {error}", AGAIN, subject=subject) from error
     values = [*found.programs, *(value for values in found.pcrs.values() for value in values)]
     if found.image != image or not found.programs or not all(map(DIGEST.fullmatch, values)):
-        raise ImageError(subject, f"is that of image {found.image}, or not complete", AGAIN)
+        raise ImageError(f"is that of image {found.image}, or not complete", AGAIN, subject=subject)
     return found
 
 

@@ -60,7 +60,7 @@ def public_key(certificate: Path) -> bytes:
     public = _public_key(certificate)
     if not _is_rsa_2048(public):
         reason = "secrets cannot be bound to its key, which is not RSA of 2048 bits"
-        raise ImageError(f"certificate {certificate}", reason, "sign images with such a key")
+        raise ImageError(reason, "sign images with such a key", subject=f"certificate {certificate}")
     return public
 
 
@@ -112,5 +112,7 @@ def _openssl(*arguments: str, stdin: bytes = b"") -> bytes:
     done = subprocess.run(["openssl", *arguments], input=stdin, check=False, capture_output=True, env=environment)
     if done.returncode:
         output = " ".join(done.stderr.decode("utf-8", "replace").split())
-        raise ImageError(f"openssl {arguments[0]}", output or "it failed", "give files in PEM, a key without password")
+        raise ImageError(
+            output or "it failed", "give files in PEM, a key without password", subject=f"openssl {arguments[0]}"
+        )
     return done.stdout

@@ -83,9 +83,11 @@ def _require_version(made: Tools, run: Run) -> None:
     match = re.match(r"ukify (\d+)", text)
     if not match or int(match[1]) < LEAST_VERSION:
         raise ImageError(
-            run.subject,
             f"ukify is {text.strip()!r}, version {LEAST_VERSION} or later is needed",
             "use an archive that has it in node_image_secure_boot.archive, such as Debian 13",
+            subject=run.subject,
         )
     if not made.stub.is_file():
-        raise ImageError(run.subject, f"its systemd-boot-efi has no {made.stub.name}", "use an archive that has it")
+        raise ImageError(
+            f"its systemd-boot-efi has no {made.stub.name}", "use an archive that has it", subject=run.subject
+        )

@@ -138,7 +138,7 @@ def _fits(groups: list[tuple[int, list[int]]], limit: int) -> bool:
     return True
 
 
-class Shared(NamedTuple):
+class SharedLink(NamedTuple):
     """A link that a shift loads more than once: its sending port, the lowest such shift, and two of its pairs."""
 
     port: SwitchPort
@@ -146,7 +146,7 @@ class Shared(NamedTuple):
     pairs: list[tuple[Hca, Hca]]
 
 
-def shared_links(subnet: Graph, nodes: list[str]) -> list[Shared]:
+def shared_links(subnet: Graph, nodes: list[str]) -> list[SharedLink]:
     """Return the links that a shift of ``nodes`` loads more than once; none if the fabric is non-blocking for them.
 
     In shift k, each HCA of node i sends to the HCA with the same name of node i + k, on all rails at once. All shifts
@@ -180,7 +180,7 @@ def shared_links(subnet: Graph, nodes: list[str]) -> list[Shared]:
     return [_shared(subnet, nodes, channel, shifts) for channel, shifts in sorted(twice.items())]
 
 
-def _shared(subnet: Graph, nodes: list[str], channel: int, shifts: int) -> Shared:
+def _shared(subnet: Graph, nodes: list[str], channel: int, shifts: int) -> SharedLink:
     shift = (shifts & -shifts).bit_length() - 1
     position = {node: at for at, node in enumerate(nodes)}
     pairs = []
@@ -191,4 +191,4 @@ def _shared(subnet: Graph, nodes: list[str], channel: int, shifts: int) -> Share
         leaf = subnet.leaf_of.get(source, home)
         if leaf != home and channel in subnet.path(leaf, subnet.lids[hca]):
             pairs.append((source, hca))
-    return Shared(subnet.channel(channel), shift, pairs[:2])
+    return SharedLink(subnet.channel(channel), shift, pairs[:2])

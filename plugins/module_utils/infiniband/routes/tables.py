@@ -33,7 +33,7 @@ _ENGINE = re.compile(r"osm_ucast_mgr_process: (\S+) tables configured on all swi
 _REFUSAL = re.compile(r"-> (.*(?:ERR AB|not (?:a )?fat-tree|Fabric rank is|Failed ranking|valid compute nodes).*)")
 
 
-class Node(NamedTuple):
+class SubnetNode(NamedTuple):
     """A node of the subnet: its kind (CA or SW), GUID, description, LID, and the port at this end of a link."""
 
     kind: str
@@ -46,8 +46,8 @@ class Node(NamedTuple):
 class SubnetLink(NamedTuple):
     """A link of the subnet, read at one of its ends, and its logical state: DWN, INI, ARM or ACT."""
 
-    near: Node
-    far: Node
+    near: SubnetNode
+    far: SubnetNode
     state: str
 
 
@@ -59,7 +59,7 @@ class SwitchTable(NamedTuple):
     """A switch: its name, the far end of each port, and its forwarding table (LID -> port)."""
 
     name: str
-    far: dict[int, Node]
+    far: dict[int, SubnetNode]
     ports: bytearray
 
 
@@ -81,7 +81,7 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
 
     Raises InfinibandError for a switch that only one of the first two has.
     """
-    far_ends: dict[str, dict[int, Node]] = {}
+    far_ends: dict[str, dict[int, SubnetNode]] = {}
     hcas: dict[Hca, int] = {}
     states: dict[frozenset[LinkEnd], str] = {}
     for near, far, state in read_links(links):
@@ -98,15 +98,19 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
     switches = {}
     for guid, name, ports in _forwarding(forwarding):
         if guid in switches:
-            raise InfinibandError(name, "opensm-lfts.dump has two tables of it", "provide the dump of one sweep")
+            raise InfinibandError(
+                "opensm-lfts.dump has two tables of it", "provide the dump of one sweep", subject=name
+            )
         if guid not in far_ends:
             raise InfinibandError(
-                name, "opensm-lfts.dump has this switch, but opensm-subnet.lst has no link of it", "read both again"
+                "opensm-lfts.dump has this switch, but opensm-subnet.lst has no link of it",
+                "read both again",
+                subject=name,
             )
         switches[guid] = SwitchTable(infiniband_device(name)[0], far_ends.pop(guid), ports)
     if far_ends:
         raise InfinibandError(
-            f"switch 0x{next(iter(far_ends))}", "opensm-lfts.dump has no table of it", "read the dumps again"
+            "opensm-lfts.dump has no table of it", "read the dumps again", subject=f"switch 0x{next(iter(far_ends))}"
         )
     names = [line.split("\t", 1)[1] for line in order.splitlines() if "\t" in line]
     places = [
@@ -115,7 +119,7 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
     return Tables(switches, hcas, places, states)
 
 
-def _end(node: Node) -> LinkEnd:
+def _end(node: SubnetNode) -> LinkEnd:
     device, hca = infiniband_device(node.description)
     return Hca(device, hca) if node.kind == "CA" else SwitchPort(device, node.port)
 
@@ -128,9 +132,9 @@ def read_links(text: str) -> Iterator[SubnetLink]:
             yield SubnetLink(_node(match.groups()[:6]), _node(match.groups()[6:12]), match[13])
 
 
-def _node(fields: tuple[str, ...]) -> Node:
+def _node(fields: tuple[str, ...]) -> SubnetNode:
     kind, guid, _port_guid, description, lid, port = fields
-    return Node(kind, guid.lower(), description, int(lid, 16), int(port, 16))
+    return SubnetNode(kind, guid.lower(), description, int(lid, 16), int(port, 16))
 
 
 def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
@@ -145,7 +149,9 @@ def _forwarding(text: str) -> Iterator[tuple[str, str, bytearray]]:
                 ports.extend([NO_PORT] * (lid + 1 - len(ports)))
             port = int(entry[2])
             if port > NO_PORT:
-                raise InfinibandError(name, f"opensm-lfts.dump sends LID {lid} to port {port}", "read the dump again")
+                raise InfinibandError(
+                    f"opensm-lfts.dump sends LID {lid} to port {port}", "read the dump again", subject=name
+                )
             ports[lid] = port
             continue
         switch = _SWITCH.match(line)
@@ -179,6 +185,6 @@ def engine_in_log(text: str) -> tuple[str, str]:
 def read_pkeys(text: str) -> list[int]:
     """Return the table in the output of ``smpquery pkeys``: P_Key by index. Raises InfinibandError for another text."""
     if "pkeys capacity for this port" not in text:
-        raise InfinibandError("P_Keys", "this is not what smpquery pkeys prints", "provide its complete output")
+        raise InfinibandError("this is not what smpquery pkeys prints", "provide its complete output", subject="P_Keys")
     rows = (line.partition(":")[2] for line in text.splitlines())
     return [int(value, 16) for row in rows for value in re.findall(r"0x[0-9a-f]{4}", row)]

@@ -15,10 +15,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
     Neighbour,
     infiniband_device,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import End, Link, Planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import (
+    Planned,
+    PlannedCable,
+    PlannedEnd,
+)
 
 
-class Fault(NamedTuple):
+class CableFault(NamedTuple):
     """A fault of a cable; its message ends with the remedy."""
 
     kind: str
@@ -39,21 +43,21 @@ def compare(
     """
     expected = {end: link for link in planned.links for end in (link.one, link.other)}
     hidden = planned.hidden
-    views: dict[End, End] = {}
+    views: dict[PlannedEnd, PlannedEnd] = {}
     for device, neighbours in seen.items():
         for interface, neighbour in neighbours.items():
-            end = End(device, interface)
+            end = PlannedEnd(device, interface)
             far = _far(planned, neighbour, expected[end].far(end) if end in expected else None)
             if far:
                 views[end] = far
     read = set(seen)
     found_speeds = {
-        End(device, name): speed
+        PlannedEnd(device, name): speed
         for device, speed_by_name in (speeds or {}).items()
         for name, speed in speed_by_name.items()
     }
     subnet: set[str] = set()
-    in_subnet: dict[End, list[End]] = {}
+    in_subnet: dict[PlannedEnd, list[PlannedEnd]] = {}
     if infiniband is not None:
         for seen_link in infiniband:
             one, other = _infiniband_end(planned, seen_link.one), _infiniband_end(planned, seen_link.other)
@@ -63,9 +67,9 @@ def compare(
             found_speeds[one] = found_speeds[other] = seen_link.speed_gbit_s
         # The subnet manager sees everything that is connected to it.
         subnet = {end.device for end in planned.infiniband.values()}
-    faults: list[Fault] = []
+    faults: list[CableFault] = []
     judged = {"right": 0, "wrong": 0, "unread": 0}
-    wrong: dict[End, End] = {}
+    wrong: dict[PlannedEnd, PlannedEnd] = {}
     for link in planned.links:
         one, other = link.one, link.other
         readers = [
@@ -88,7 +92,7 @@ def compare(
             if views.get(end) == link.far(end) and known and speed != link.speed_gbit_s > 0:
                 seen_speed = f"runs at {speed:g} Gbit/s" if speed > 0 else "has an unknown speed"
                 cause = f"{end} {seen_speed}, but {link.speed_gbit_s:g} is planned"
-                faults.append(Fault("speed", str(link), f"{cause}; check the port and the cable"))
+                faults.append(CableFault("speed", str(link), f"{cause}; check the port and the cable"))
                 break
         judged["right" if len(faults) == fault_count else "wrong"] += 1
     faults = _swapped(faults, wrong, expected)
@@ -104,7 +108,12 @@ def report(result: Mapping[str, Any], silent: Mapping[str, str]) -> list[str]:
     return [sums, *unread, *(fault.message for fault in result["faults"])]
 
 
-def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict[End, End]) -> Iterable[Fault]:
+def _judge(
+    link: PlannedCable,
+    readers: list[PlannedEnd],
+    views: Mapping[PlannedEnd, PlannedEnd],
+    wrong: dict[PlannedEnd, PlannedEnd],
+) -> Iterable[CableFault]:
     """Return the faults of one cable, and record in ``wrong`` the unplanned end that each end sees."""
     cable = str(link)
     views_here = {end: views.get(end) for end in readers}
@@ -113,15 +122,15 @@ def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict
     if strange:
         wrong.update(strange)
         return [
-            Fault("wrong", cable, f"{end} is connected to {view}, but {far[end]} is planned; move the cable")
+            CableFault("wrong", cable, f"{end} is connected to {view}, but {far[end]} is planned; move the cable")
             for end, view in strange.items()
         ]
     blind = [end for end, view in views_here.items() if view is None]
     if len(blind) == len(readers):
-        return [Fault("missing", cable, f"{' and '.join(map(str, blind))}: no neighbour; connect the cable")]
+        return [CableFault("missing", cable, f"{' and '.join(map(str, blind))}: no neighbour; connect the cable")]
     if blind:
         return [
-            Fault(
+            CableFault(
                 "one-sided",
                 cable,
                 f"{far[blind[0]]} sees {blind[0]}, but {blind[0]} sees nothing; check its receiver and LLDP",
@@ -130,7 +139,9 @@ def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict
     return []
 
 
-def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[End, Link]) -> list[Fault]:
+def _swapped(
+    faults: list[CableFault], wrong: Mapping[PlannedEnd, PlannedEnd], expected: Mapping[PlannedEnd, PlannedCable]
+) -> list[CableFault]:
     """Return the faults, with one fault for each two cables that were swapped.
 
     Two cables are swapped when a-b and c-d are planned, and a-d and c-b are found.
@@ -149,27 +160,27 @@ def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[En
     reported = {cable for pair in pairs for cable in pair}
     remaining_faults = [fault for fault in faults if not (fault.kind == "wrong" and fault.cable in reported)]
     return remaining_faults + [
-        Fault("swapped", f"{one} and {other}", f"swap the ends of the cables {one} and {other} at {side}")
+        CableFault("swapped", f"{one} and {other}", f"swap the ends of the cables {one} and {other} at {side}")
         for (one, other), side in pairs.items()
     ]
 
 
-def _unplanned(views: Mapping[End, End], expected: Mapping[End, Link]) -> list[Fault]:
+def _unplanned(views: Mapping[PlannedEnd, PlannedEnd], expected: Mapping[PlannedEnd, PlannedCable]) -> list[CableFault]:
     """Return a fault for each link between two devices of the site that has no planned cable at either end."""
     faults = {}
     for end, view in views.items():
         if end not in expected and view not in expected:
             one, other = sorted((end, view))
-            faults[one, other] = Fault(
+            faults[one, other] = CableFault(
                 "unplanned", f"{one} - {other}", "no such cable is planned; plan it or remove it"
             )
     return list(faults.values())
 
 
-def _named_twice(in_subnet: Mapping[End, list[End]]) -> list[Fault]:
+def _named_twice(in_subnet: Mapping[PlannedEnd, list[PlannedEnd]]) -> list[CableFault]:
     """Return a fault for each end that the subnet has at several places."""
     return [
-        Fault(
+        CableFault(
             "ambiguous",
             " and ".join(f"{end} - {far}" for far in fars),
             f"{end} is connected to {' and to '.join(map(str, fars))}; give each device its own node description",
@@ -179,7 +190,7 @@ def _named_twice(in_subnet: Mapping[End, list[End]]) -> list[Fault]:
     ]
 
 
-def _far(planned: Planned, neighbour: Neighbour, expected: End | None) -> End | None:
+def _far(planned: Planned, neighbour: Neighbour, expected: PlannedEnd | None) -> PlannedEnd | None:
     """Return a neighbour as an end, preferably with its port's planned name; None for a device of another site."""
     name = neighbour.device if neighbour.device in planned.interfaces else neighbour.device.split(".", 1)[0]
     if name not in planned.interfaces or not neighbour.ports:
@@ -187,10 +198,10 @@ def _far(planned: Planned, neighbour: Neighbour, expected: End | None) -> End | 
     if expected and expected.device == name and expected.interface in neighbour.ports:
         return expected
     interfaces = planned.interfaces[name]
-    return End(name, next((port for port in neighbour.ports if port in interfaces), neighbour.ports[0]))
+    return PlannedEnd(name, next((port for port in neighbour.ports if port in interfaces), neighbour.ports[0]))
 
 
-def _infiniband_end(planned: Planned, end: tuple[str, int]) -> End:
+def _infiniband_end(planned: Planned, end: tuple[str, int]) -> PlannedEnd:
     """Return the end for a node description and a port number: the HCA, or the switch's port of that number."""
     name, hca = infiniband_device(end[0])
-    return planned.infiniband.get((name, hca or str(end[1])), End(name, hca or str(end[1])))
+    return planned.infiniband.get((name, hca or str(end[1])), PlannedEnd(name, hca or str(end[1])))

@@ -45,7 +45,7 @@ def _loaded(text: str, title: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise SiteError(
-            "neighbours", f"{title} is not JSON: {error}", "provide the complete output of the command"
+            f"{title} is not JSON: {error}", "provide the complete output of the command", subject="neighbours"
         ) from None
 
 
@@ -128,9 +128,9 @@ def read_neighbours(system: str, text: str) -> dict[str, Neighbour]:
         return READERS[system](text)
     except (AttributeError, KeyError, TypeError) as error:
         raise SiteError(
-            "neighbours",
             f"this is not an LLDP table of {system}: {error!r}",
             "provide the complete output of the command",
+            subject="neighbours",
         ) from None
 
 

@@ -12,7 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from math import ceil
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import End, Link, Planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import (
+    Planned,
+    PlannedCable,
+    PlannedEnd,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 
 # NetBox: dcim/choices.py, CableLengthUnitChoices, in metres.
@@ -31,9 +35,9 @@ def read_links(interfaces: Iterable[Mapping[str, Any]], cables: Iterable[Mapping
         return _links(list(interfaces), {cable["id"]: cable for cable in cables})
     except (AttributeError, KeyError, TypeError) as error:
         raise SiteError(
-            "NetBox",
             f"its response has no {error}",
             "check that the URL is a NetBox URL, and that its version is 4.0 or later",
+            subject="NetBox",
         ) from None
 
 
@@ -101,15 +105,15 @@ def planned_in_netbox(netbox: Mapping[str, Any]) -> Planned:
     interfaces = netbox["interfaces"]
     planned = Planned(interfaces={device: set(names) for device, names in interfaces.items()})
     planned.hidden = {
-        End(device, name)
+        PlannedEnd(device, name)
         for device, names in interfaces.items()
         for name, interface in names.items()
         if interface["management"]
     }
     for interface in netbox["links"]:
-        one, other = (End(*end) for end in interface["ends"])
+        one, other = (PlannedEnd(*end) for end in interface["ends"])
         names = (_label(netbox, one), _label(netbox, other))
-        planned.add(Link(one, other, interface["speed_gbit_s"], interface["infiniband"]), names)
+        planned.add(PlannedCable(one, other, interface["speed_gbit_s"], interface["infiniband"]), names)
     return planned
 
 
@@ -121,7 +125,7 @@ def roce_variables(netbox: Mapping[str, Any], switches: Collection[str], hosts: 
     """
     variables: dict[str, Any] = {}
     for link in netbox["links"]:
-        ends = [End(*end) for end in link["ends"]]
+        ends = [PlannedEnd(*end) for end in link["ends"]]
         of_switches = [end.device in switches for end in ends]
         are_known = all(end.device in switches or end.device in hosts for end in ends)
         if link["infiniband"] or not are_known or not any(of_switches) or any(_management(netbox, end) for end in ends):
@@ -139,14 +143,14 @@ def roce_variables(netbox: Mapping[str, Any], switches: Collection[str], hosts: 
     return variables
 
 
-def _host(netbox: Mapping[str, Any], end: End) -> dict[str, str]:
+def _host(netbox: Mapping[str, Any], end: PlannedEnd) -> dict[str, str]:
     return {"host": end.device, "port": _label(netbox, end)}
 
 
-def _label(netbox: Mapping[str, Any], end: End) -> str:
+def _label(netbox: Mapping[str, Any], end: PlannedEnd) -> str:
     """Return an interface's label, which is the RDMA device of a host's NIC; without a label, its name."""
     return str(netbox["interfaces"].get(end.device, {}).get(end.interface, {}).get("label", end.interface))
 
 
-def _management(netbox: Mapping[str, Any], end: End) -> bool:
+def _management(netbox: Mapping[str, Any], end: PlannedEnd) -> bool:
     return bool(netbox["interfaces"].get(end.device, {}).get(end.interface, {}).get("management"))

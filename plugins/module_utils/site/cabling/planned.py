@@ -17,7 +17,7 @@ def number_at_end(name: str) -> str:
     return str(int(digits)) if digits else ""
 
 
-class End(NamedTuple):
+class PlannedEnd(NamedTuple):
     """An end of a cable: a device, and its interface."""
 
     device: str
@@ -27,15 +27,15 @@ class End(NamedTuple):
         return f"{self.device} {self.interface}"
 
 
-class Link(NamedTuple):
+class PlannedCable(NamedTuple):
     """A planned cable. ``speed_gbit_s`` is 0 where it is not known."""
 
-    one: End
-    other: End
+    one: PlannedEnd
+    other: PlannedEnd
     speed_gbit_s: float
     infiniband: bool
 
-    def far(self, end: End) -> End:
+    def far(self, end: PlannedEnd) -> PlannedEnd:
         """Return the other end."""
         return self.other if end == self.one else self.one
 
@@ -52,12 +52,12 @@ class Planned:
     number, as ``ibnetdiscover`` names them.
     """
 
-    links: list[Link] = field(default_factory=list)
+    links: list[PlannedCable] = field(default_factory=list)
     interfaces: dict[str, set[str]] = field(default_factory=dict)
-    hidden: set[End] = field(default_factory=set)
-    infiniband: dict[tuple[str, str], End] = field(default_factory=dict)
+    hidden: set[PlannedEnd] = field(default_factory=set)
+    infiniband: dict[tuple[str, str], PlannedEnd] = field(default_factory=dict)
 
-    def add(self, link: Link, names: tuple[str, str]) -> None:
+    def add(self, link: PlannedCable, names: tuple[str, str]) -> None:
         """Add a cable; ``names`` are the InfiniBand names of its two ports: an HCA, or a switch's port."""
         self.links.append(link)
         if link.infiniband:
@@ -83,13 +83,15 @@ def planned(site: Site, fabric: str = "") -> Planned:
     for device in site.devices.values():
         groups = device.kind.model.ports.values() if device.kind.model else ()
         plan.interfaces[device.name] = {name for group in groups for name in group.interfaces}
-        plan.hidden.update(End(device.name, name) for group in groups if not group.lldp for name in group.interfaces)
+        plan.hidden.update(
+            PlannedEnd(device.name, name) for group in groups if not group.lldp for name in group.interfaces
+        )
     names = interfaces(site)
     for cable in site.cables:
         if fabric and cable.rule.fabric != fabric:
             continue
-        end_a = End(cable.a.name, names[cable.a.name, cable.a_port])
-        end_b = End(cable.b.name, names[cable.b.name, cable.b_port])
-        link = Link(end_a, end_b, cable.speed_gbit_s, cable.rule.infiniband)
+        end_a = PlannedEnd(cable.a.name, names[cable.a.name, cable.a_port])
+        end_b = PlannedEnd(cable.b.name, names[cable.b.name, cable.b_port])
+        link = PlannedCable(end_a, end_b, cable.speed_gbit_s, cable.rule.infiniband)
         plan.add(link, (cable.a_port, cable.b_port))
     return plan

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import BrokenRule
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site, SiteDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Promise
 
 
-def check_fabric(site: Site, promise: Promise) -> Iterator[Finding]:
+def check_fabric(site: Site, promise: Promise) -> Iterator[BrokenRule]:
     """Return the findings about a fabric's declared properties, except for failures."""
     if promise.oversubscription:
         yield from _oversubscription(site, promise)
@@ -22,13 +22,13 @@ def check_fabric(site: Site, promise: Promise) -> Iterator[Finding]:
         yield from _rails(site, promise)
 
 
-def nic_of(device: Device, group: str, port: str) -> tuple[str, int]:
+def nic_of(device: SiteDevice, group: str, port: str) -> tuple[str, int]:
     """Return the card of a port: its group of ports, and its number in the group."""
     ports = device.model.ports[group]
     return group, ports.names.index(port) // ports.nic_ports
 
 
-def _oversubscription(site: Site, promise: Promise) -> Iterator[Finding]:
+def _oversubscription(site: Site, promise: Promise) -> Iterator[BrokenRule]:
     """Compare a switch's bandwidth to devices below it with its bandwidth to switches above it."""
     down: dict[str, float] = {}
     up: dict[str, float] = {}
@@ -41,7 +41,7 @@ def _oversubscription(site: Site, promise: Promise) -> Iterator[Finding]:
         if name in up and down[name] > promise.oversubscription * up[name] * (1 + 1e-9):
             names_by_speeds.setdefault((down[name], up[name]), []).append(name)
     for (down_gbit_s, up_gbit_s), names in names_by_speeds.items():
-        yield Finding(
+        yield BrokenRule(
             "oversubscription",
             fold(names),
             f"{down_gbit_s:g} Gbit/s below and {up_gbit_s:g} above are {down_gbit_s / up_gbit_s:.2f} to 1, "
@@ -50,7 +50,7 @@ def _oversubscription(site: Site, promise: Promise) -> Iterator[Finding]:
         )
 
 
-def _apart(site: Site, promise: Promise) -> Iterator[Finding]:
+def _apart(site: Site, promise: Promise) -> Iterator[BrokenRule]:
     nics_by_switch: dict[str, list[str]] = {}
     seen: dict[tuple[str, str, int], set[str]] = {}
     for cable in site.cables:
@@ -64,7 +64,7 @@ def _apart(site: Site, promise: Promise) -> Iterator[Finding]:
     switches_of = {rule.to for rule in site.blueprint.links if rule.fabric == promise.fabric}
     for nic, names in nics_by_switch.items():
         if site.devices[names[0]].kind.name not in switches_of:
-            yield Finding(
+            yield BrokenRule(
                 "ports of a NIC at different switches",
                 fold(names),
                 f"two ports of {nic} are connected to the same switch",
@@ -72,7 +72,7 @@ def _apart(site: Site, promise: Promise) -> Iterator[Finding]:
             )
 
 
-def _rails(site: Site, promise: Promise) -> Iterator[Finding]:
+def _rails(site: Site, promise: Promise) -> Iterator[BrokenRule]:
     switches_of = {rule.to for rule in site.blueprint.links if rule.fabric == promise.fabric}
     rails: dict[str, set[str]] = {}
     for cable in site.cables:
@@ -83,7 +83,7 @@ def _rails(site: Site, promise: Promise) -> Iterator[Finding]:
         if len(ports) > 1:
             mixed.setdefault(", ".join(sorted(ports)), []).append(name)
     for ports_text, names in mixed.items():
-        yield Finding(
+        yield BrokenRule(
             "rail alignment",
             fold(names),
             f"a leaf of {promise.fabric} must be one rail, but is connected to the ports {ports_text} of its nodes",

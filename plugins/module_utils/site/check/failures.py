@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.fabric import nic_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import BrokenRule
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Promise
 
@@ -45,7 +45,7 @@ class _Fabric:
                 self.at.setdefault(cable.b.name, set()).add(cable.a.name)
 
 
-def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
+def check_failures(site: Site, promise: Promise) -> Iterator[BrokenRule]:
     """Return the devices whose loss a fabric does not survive, although it declares that it does."""
     fabric = _Fabric(site, promise)
     place = site.blueprint.where("checks", promise.fabric, "survives")
@@ -54,7 +54,9 @@ def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
     counts = Counter(reaches.values())
     cut = _apart(reaches, {}, counts)
     if cut:
-        yield Finding("all hosts connected", fold(cut), f"{promise.fabric} does not connect them to the others", place)
+        yield BrokenRule(
+            "all hosts connected", fold(cut), f"{promise.fabric} does not connect them to the others", place
+        )
         return
     for failed in promise.survives:
         faults: dict[str, list[str]] = {}
@@ -65,7 +67,7 @@ def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
                     if _apart(reaches, {host: reach}, counts):
                         faults.setdefault(f"its NIC {nic[0]} {nic[1]}", []).append(host)
             for name, hosts in faults.items():
-                yield Finding(
+                yield BrokenRule(
                     "any one NIC lost", fold(hosts), f"without {name} it is cut off from {promise.fabric}", place
                 )
             continue
@@ -88,7 +90,7 @@ def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
             if cut:
                 faults.setdefault(fold(cut), []).append(name)
         for hosts_text, names in faults.items():
-            yield Finding(
+            yield BrokenRule(
                 f"any one {failed} lost", fold(names), f"its loss cuts off {hosts_text} in {promise.fabric}", place
             )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Finding(NamedTuple):
+class BrokenRule(NamedTuple):
     """A rule that the site breaks. ``where`` is "FILE:LINE" of the setting that declares it."""
 
     rule: str

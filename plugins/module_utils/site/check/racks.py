@@ -7,18 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import BrokenRule
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site
 
 
-def check_racks(site: Site) -> Iterator[Finding]:
+def check_racks(site: Site) -> Iterator[BrokenRule]:
     """Return the findings about units and power of the racks; racks with the same fault are one finding."""
     faults: dict[tuple[str, str, str], list[str]] = {}
     for rack in site.racks:
         for rule, message in (*_units(rack), *_power(rack)):
             faults.setdefault((rule, message, rack.kind), []).append(rack.name)
     for (rule, message, block), racks in faults.items():
-        yield Finding(rule, fold(racks), message, site.blueprint.where("blocks", block))
+        yield BrokenRule(rule, fold(racks), message, site.blueprint.where("blocks", block))
 
 
 def _units(rack: Block) -> Iterator[tuple[str, str]]:
@@ -64,7 +64,7 @@ def _power(rack: Block) -> Iterator[tuple[str, str]]:
         )
 
 
-def check_lengths(site: Site) -> Iterator[Finding]:
+def check_lengths(site: Site) -> Iterator[BrokenRule]:
     """Return the findings about cables that are too long for their medium, by link rule and length."""
     long: dict[tuple[str, float, float, float], list[str]] = {}
     for cable in site.cables:
@@ -79,7 +79,7 @@ def check_lengths(site: Site) -> Iterator[Finding]:
         by_rule[rule, speed, limit] = (longest, example, count + len(cables))
     media = {rule.name: rule.medium.name for rule in site.blueprint.links}
     for (rule, speed, limit), (longest, example, count) in by_rule.items():
-        yield Finding(
+        yield BrokenRule(
             "cable length",
             example,
             f"its route is {longest:g} m long, but {media[rule]} supports {speed:g} Gbit/s over at most {limit:g} m; "

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.fabric import check_fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.failures import check_failures
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import BrokenRule
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.racks import check_lengths, check_racks
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 
 
-def check(site: Site) -> list[Finding]:
+def check(site: Site) -> list[BrokenRule]:
     """Return all findings, in the order of the rules; an empty list for a site that keeps every rule."""
     findings = [*check_racks(site), *check_lengths(site)]
     for promise in site.blueprint.promises:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site, SiteDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import (
     AddressSpec,
     Blueprint,
@@ -51,7 +51,9 @@ def expand_networks(blueprint: Blueprint, blocks: Mapping[str, list[Block]]) -> 
 
 
 def _error(blueprint: Blueprint, name: str, setting: str, cause: str, remedy: str) -> SiteError:
-    return SiteError(f"networks.{name}.{setting}", cause, remedy, blueprint.where("networks", name, setting))
+    return SiteError(
+        cause, remedy, subject=f"networks.{name}.{setting}", where=blueprint.where("networks", name, setting)
+    )
 
 
 def give_addresses(site: Site) -> None:
@@ -74,21 +76,21 @@ def give_addresses(site: Site) -> None:
                     _give(site, device, address, index, offset, port if address.ports else -1, owners)
 
 
-def _block_number(site: Site, device: Device, network: NetworkSpec) -> int:
+def _block_number(site: Site, device: SiteDevice, network: NetworkSpec) -> int:
     numbers = {**device.rack.numbers, **device.block.numbers}
     if network.per not in numbers:
         raise SiteError(
-            f"devices.{device.kind.name}.addresses.{network.name}",
             f"{device.name} is not in a {network.per}, but {network.name} has a network for each",
             "name another network",
-            site.blueprint.where("devices", device.kind.name, "addresses", network.name),
+            subject=f"devices.{device.kind.name}.addresses.{network.name}",
+            where=site.blueprint.where("devices", device.kind.name, "addresses", network.name),
         )
     return numbers[network.per]
 
 
 def _give(
     site: Site,
-    device: Device,
+    device: SiteDevice,
     spec: AddressSpec,
     index: int,
     offset: int,
@@ -101,20 +103,20 @@ def _give(
     reserved = network.version == 4 and network.prefixlen < 31
     if offset > network.num_addresses - 1 - reserved or (reserved and not offset):
         raise SiteError(
-            ".".join(path),
             f"{device.name} would have address {offset} of {network}, which is not usable",
             "use a larger network or a lower first",
-            site.blueprint.where(*path),
+            subject=".".join(path),
+            where=site.blueprint.where(*path),
         )
     key = (spec.network, index, offset)
     owner = owners.setdefault(key, device.name)
     value = str(_ADDRESS[network.version](int(network.network_address) + offset))
     if owner != device.name:
         raise SiteError(
-            ".".join(path),
             f"{value} is assigned twice, to {owner} and {device.name}",
             "start one kind of device after the last address of the other",
-            site.blueprint.where(*path),
+            subject=".".join(path),
+            where=site.blueprint.where(*path),
         )
     device.addresses[spec.network if port < 0 else f"{spec.network}-{port}"] = value
 

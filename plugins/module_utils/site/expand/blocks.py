@@ -59,10 +59,10 @@ def _check_count(blueprint: Blueprint) -> None:
         counts[spec.name] = counts[spec.inside] * spec.count
         if counts[spec.name] > DEVICES_MAX:
             raise SiteError(
-                f"blocks.{spec.name}.count",
                 f"{counts[spec.name]} blocks exceed the maximum of {DEVICES_MAX}",
                 "correct the counts",
-                blueprint.where("blocks", spec.name, "count"),
+                subject=f"blocks.{spec.name}.count",
+                where=blueprint.where("blocks", spec.name, "count"),
             )
 
 

@@ -10,14 +10,20 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import UNIT_M, Block, Cable, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import (
+    UNIT_M,
+    Block,
+    Cable,
+    Site,
+    SiteDevice,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import LinkRule, PortGroup
 
 
 def lay_cables(site: Site) -> None:
     """Add the cables of all rules. Raises SiteError for a port that is missing or taken."""
     for rule in site.blueprint.links:
-        uppers: dict[int, list[Device]] = {}
+        uppers: dict[int, list[SiteDevice]] = {}
         per = site.blueprint.kinds[rule.to].per
         for device in site.by_kind[rule.to]:
             uppers.setdefault(device.block.numbers[per], []).append(device)
@@ -32,7 +38,7 @@ def lay_cables(site: Site) -> None:
                 (_each if rule.each else _by_port)(site, rule, device, far_devices)
 
 
-def _shared(site: Site, rule: LinkRule, device: Device, per: str) -> int:
+def _shared(site: Site, rule: LinkRule, device: SiteDevice, per: str) -> int:
     """Return the number of the block in which ``device`` finds the devices that its links go to."""
     number = device.block.numbers.get(per) or device.rack.numbers.get(per)
     if number is None:
@@ -40,7 +46,7 @@ def _shared(site: Site, rule: LinkRule, device: Device, per: str) -> int:
     return number
 
 
-def _each(site: Site, rule: LinkRule, device: Device, far_devices: list[Device]) -> None:
+def _each(site: Site, rule: LinkRule, device: SiteDevice, far_devices: list[SiteDevice]) -> None:
     count = len(far_devices) // rule.planes
     if count * rule.planes != len(far_devices):
         raise _error(
@@ -67,7 +73,7 @@ def _each(site: Site, rule: LinkRule, device: Device, far_devices: list[Device])
             )
 
 
-def _by_port(site: Site, rule: LinkRule, device: Device, far_devices: list[Device]) -> None:
+def _by_port(site: Site, rule: LinkRule, device: SiteDevice, far_devices: list[SiteDevice]) -> None:
     ports, far_ports = _ports(site, device, rule.ports), _ports(site, far_devices[0], rule.to_ports)
     for index in range(len(ports.names)):
         far_device = far_devices[index % len(far_devices)]
@@ -82,11 +88,11 @@ def _by_port(site: Site, rule: LinkRule, device: Device, far_devices: list[Devic
         )
 
 
-def _ports(site: Site, device: Device, group: str) -> PortGroup:
+def _ports(site: Site, device: SiteDevice, group: str) -> PortGroup:
     return device.model.ports[group]
 
 
-def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
+def _next(site: Site, rule: LinkRule, device: SiteDevice, group: PortGroup) -> str:
     index = device.taken.get(group.name, 0)
     if index == len(group.names):
         users = sorted({cable.rule.name for cable in device.cables.values()})
@@ -101,7 +107,9 @@ def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
     return group.names[index]
 
 
-def _connect(site: Site, rule: LinkRule, a: Device, a_port: str, b: Device, b_port: str, group: PortGroup) -> None:
+def _connect(
+    site: Site, rule: LinkRule, a: SiteDevice, a_port: str, b: SiteDevice, b_port: str, group: PortGroup
+) -> None:
     cable = Cable(rule, len(site.cables) + 1, a, a_port, b, b_port, group.speed_gbit_s)
     cable.route_m = route_m(site, a, b)
     cable.length_m = stocked_m(cable.route_m, rule.medium.stock_m)
@@ -109,7 +117,7 @@ def _connect(site: Site, rule: LinkRule, a: Device, a_port: str, b: Device, b_po
     site.cables.append(cable)
 
 
-def route_m(site: Site, a: Device, b: Device) -> float:
+def route_m(site: Site, a: SiteDevice, b: SiteDevice) -> float:
     """Return the length of the route between two devices, in metres to the centimetre.
 
     In one rack it is the difference of their heights. Between racks the route goes up to the tray, along and across
@@ -138,4 +146,4 @@ def stocked_m(route_m: float, stock_m: tuple[float, ...]) -> float:
 
 def _error(site: Site, rule: LinkRule, setting: str, cause: str, remedy: str) -> SiteError:
     path = ("links", rule.name, *([setting] if setting else []))
-    return SiteError(".".join(path), cause, remedy, site.blueprint.where(*path))
+    return SiteError(cause, remedy, subject=".".join(path), where=site.blueprint.where(*path))

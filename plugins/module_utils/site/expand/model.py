@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
     SITE,
     BlockSpec,
     Blueprint,
-    Kind,
+    DeviceKind,
     LinkRule,
     Model,
     Network,
@@ -35,7 +35,7 @@ class Block:
         # The numbers of this block and of the blocks around it, by kind of block.
         self.numbers: dict[str, int] = {**(parent.numbers if parent else {}), self.kind: number}
         # These are for a rack: its devices, its row, and the middle of its front.
-        self.devices: list[Device] = []
+        self.devices: list[SiteDevice] = []
         self.row = 0
         self.x_m = self.y_m = 0.0
 
@@ -47,7 +47,7 @@ class Block:
         return self.spec.rack
 
 
-class Device:
+class SiteDevice:
     """A device of the site.
 
     ``number`` counts the devices of its kind from 1, ``index`` those in its block from 0. The keys of ``addresses``
@@ -56,7 +56,9 @@ class Device:
 
     __slots__ = ("addresses", "block", "cables", "host", "index", "kind", "name", "number", "rack", "taken", "unit")
 
-    def __init__(self, kind: Kind, name: str, number: int, index: int, block: Block, rack: Block, unit: int) -> None:
+    def __init__(
+        self, kind: DeviceKind, name: str, number: int, index: int, block: Block, rack: Block, unit: int
+    ) -> None:
         self.kind = kind
         self.name = name
         self.number = number
@@ -64,7 +66,7 @@ class Device:
         self.block = block
         self.rack = rack
         self.unit = unit
-        self.host: Device | None = None
+        self.host: SiteDevice | None = None
         self.addresses: dict[str, str] = {}
         self.cables: dict[str, Cable] = {}
         # The number of ports in use, by group of ports.
@@ -102,7 +104,7 @@ class Cable:
     __slots__ = ("a", "a_port", "b", "b_port", "length_m", "number", "route_m", "rule", "speed_gbit_s")
 
     def __init__(
-        self, rule: LinkRule, number: int, a: Device, a_port: str, b: Device, b_port: str, speed_gbit_s: float
+        self, rule: LinkRule, number: int, a: SiteDevice, a_port: str, b: SiteDevice, b_port: str, speed_gbit_s: float
     ) -> None:
         self.rule = rule
         self.number = number
@@ -113,7 +115,7 @@ class Cable:
         self.speed_gbit_s = speed_gbit_s
         self.route_m = self.length_m = 0.0
 
-    def far(self, device: Device) -> tuple[Device, str]:
+    def far(self, device: SiteDevice) -> tuple[SiteDevice, str]:
         """Return the other end: device and port."""
         return (self.b, self.b_port) if device is self.a else (self.a, self.a_port)
 
@@ -125,12 +127,12 @@ class Site:
     blueprint: Blueprint
     root: Block
     racks: list[Block]
-    devices: dict[str, Device]
-    by_kind: dict[str, list[Device]]
+    devices: dict[str, SiteDevice]
+    by_kind: dict[str, list[SiteDevice]]
     cables: list[Cable] = field(default_factory=list)
     subnets: dict[str, list[Network]] = field(default_factory=dict)
 
-    def switches(self) -> Iterator[Device]:
+    def switches(self) -> Iterator[SiteDevice]:
         """Return the devices that links go to."""
         kinds = {rule.to for rule in self.blueprint.links}
         return (device for device in self.devices.values() if device.kind.name in kinds)

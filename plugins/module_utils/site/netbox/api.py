@@ -35,7 +35,7 @@ REMEDIES = {
 }
 
 
-class Api:
+class NetboxApi:
     """A connection to one NetBox. ``open_url`` is Ansible's function of that name, or a substitute."""
 
     def __init__(self, arguments: dict[str, Any], open_url: Callable[..., Any]) -> None:
@@ -98,16 +98,16 @@ class Api:
         except HTTPError as error:
             cause = _error_text(error.read(), names)
             raise SiteError(
-                "NetBox", f"{url.partition('?')[0]}: {error}: {cause}", _remedy_of(error.code, bool(names))
+                f"{url.partition('?')[0]}: {error}: {cause}", _remedy_of(error.code, bool(names)), subject="NetBox"
             ) from None
         except OSError as error:
-            raise SiteError("NetBox", f"{url.partition('?')[0]}: {error}", _remedy(error)) from None
+            raise SiteError(f"{url.partition('?')[0]}: {error}", _remedy(error), subject="NetBox") from None
         except ValueError:
             raise _no_answer(url) from None
 
 
 def _no_answer(url: str) -> SiteError:
-    return SiteError("NetBox", f"{url.partition('?')[0]}: this is not a response of NetBox", "check the URL")
+    return SiteError(f"{url.partition('?')[0]}: this is not a response of NetBox", "check the URL", subject="NetBox")
 
 
 def _remedy_of(status: int, written: bool) -> str:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Union
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Cable, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Cable, Site, SiteDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import interface
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import PortGroup
 
@@ -118,7 +118,7 @@ def netbox(site: Site, manufacturer: str) -> Objects:
     }
 
 
-def _device(at_site: Ref, device: Device) -> dict[str, Any]:
+def _device(at_site: Ref, device: SiteDevice) -> dict[str, Any]:
     return {
         "name": device.name,
         "device_type": Ref("device_types", (slug(device.model.name),)),
@@ -130,7 +130,7 @@ def _device(at_site: Ref, device: Device) -> dict[str, Any]:
     }
 
 
-def _interfaces(device: Device) -> list[dict[str, Any]]:
+def _interfaces(device: SiteDevice) -> list[dict[str, Any]]:
     """Return the interfaces with a cable, and one for each network whose address belongs to none of them."""
     ports = [_interface(device, port, cable) for port, cable in device.cables.items()]
     names = {interface["name"] for interface in ports}
@@ -138,7 +138,7 @@ def _interfaces(device: Device) -> list[dict[str, Any]]:
     return ports + [{"device": Ref("devices", (device.name,)), "name": name, "type": "virtual"} for name in virtual]
 
 
-def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
+def _interface(device: SiteDevice, port: str, cable: Cable) -> dict[str, Any]:
     types = INFINIBAND if cable.rule.infiniband else ETHERNET
     # NetBox stores speeds in kbit/s.
     speed = int(cable.speed_gbit_s * 1_000_000)
@@ -156,11 +156,11 @@ def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
     return fields
 
 
-def _group(device: Device, port: str) -> PortGroup:
+def _group(device: SiteDevice, port: str) -> PortGroup:
     return next(group for group in device.model.ports.values() if port in group.names)
 
 
-def _at(device: Device, network: str) -> str:
+def _at(device: SiteDevice, network: str) -> str:
     """Return the name of the interface with the address of a network: a port's name, or else the network's."""
     for spec in device.kind.addresses:
         if spec.ports and device.kind.model and network.startswith(f"{spec.network}-"):
@@ -170,7 +170,7 @@ def _at(device: Device, network: str) -> str:
     return network
 
 
-def _addresses(site: Site, device: Device) -> list[tuple[Key, dict[str, Any]]]:
+def _addresses(site: Site, device: SiteDevice) -> list[tuple[Key, dict[str, Any]]]:
     domain = f".{site.blueprint.domain}" if site.blueprint.domain else ""
     addresses = []
     for index, network in enumerate(device.addresses):
@@ -186,7 +186,7 @@ def _addresses(site: Site, device: Device) -> list[tuple[Key, dict[str, Any]]]:
     return addresses
 
 
-def _ip(site: Site, device: Device, network: str = "") -> Interface:
+def _ip(site: Site, device: SiteDevice, network: str = "") -> Interface:
     """Return a device's address in a network, by default its first address, with the network's prefix length."""
     network = network or next(iter(device.addresses))
     address = ipaddress.ip_address(device.addresses[network])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import Key, Objects, Ref, cable_key
 
 Raw = dict[str, Any]
@@ -19,7 +19,7 @@ PRIMARY = "primary_addresses"
 MOST_TOLD = 8
 
 
-class Kind(NamedTuple):
+class ObjectKind(NamedTuple):
     """A kind of object: its path, and the key of an object in an answer. A cable's key comes from its interfaces."""
 
     path: str
@@ -32,16 +32,16 @@ def _by(name: str) -> Callable[[Raw], Key]:
 
 
 KINDS = {
-    "sites": Kind("dcim/sites", _by("slug"), ("slug",)),
-    "manufacturers": Kind("dcim/manufacturers", _by("slug"), ("slug",)),
-    "device_types": Kind("dcim/device-types", _by("slug"), ("slug",)),
-    "device_roles": Kind("dcim/device-roles", _by("slug"), ("slug",)),
-    "racks": Kind("dcim/racks", _by("name"), ("name",)),
-    "prefixes": Kind("ipam/prefixes", _by("prefix"), ("prefix",)),
-    "devices": Kind("dcim/devices", _by("name"), ("name", "primary_ip4", "primary_ip6")),
-    "interfaces": Kind("dcim/interfaces", lambda raw: (raw["device"]["name"], raw["name"]), ("device", "name")),
-    "addresses": Kind("ipam/ip-addresses", lambda raw: (raw["address"].partition("/")[0],), ("address",)),
-    "cables": Kind("dcim/cables", lambda raw: (), ("a_terminations", "b_terminations")),
+    "sites": ObjectKind("dcim/sites", _by("slug"), ("slug",)),
+    "manufacturers": ObjectKind("dcim/manufacturers", _by("slug"), ("slug",)),
+    "device_types": ObjectKind("dcim/device-types", _by("slug"), ("slug",)),
+    "device_roles": ObjectKind("dcim/device-roles", _by("slug"), ("slug",)),
+    "racks": ObjectKind("dcim/racks", _by("name"), ("name",)),
+    "prefixes": ObjectKind("ipam/prefixes", _by("prefix"), ("prefix",)),
+    "devices": ObjectKind("dcim/devices", _by("name"), ("name", "primary_ip4", "primary_ip6")),
+    "interfaces": ObjectKind("dcim/interfaces", lambda raw: (raw["device"]["name"], raw["name"]), ("device", "name")),
+    "addresses": ObjectKind("ipam/ip-addresses", lambda raw: (raw["address"].partition("/")[0],), ("address",)),
+    "cables": ObjectKind("dcim/cables", lambda raw: (), ("a_terminations", "b_terminations")),
 }
 
 
@@ -51,7 +51,7 @@ class Writer:
     Kinds are read one after the other, because NetBox creates the interfaces of a new device from its device type.
     """
 
-    def __init__(self, api: Api, wanted: Objects, check: bool) -> None:
+    def __init__(self, api: NetboxApi, wanted: Objects, check: bool) -> None:
         """Take the objects that NetBox must have."""
         self._api, self._wanted, self._check = api, wanted, check
         self._raws: dict[str, dict[Key, Raw]] = {}
@@ -70,9 +70,9 @@ class Writer:
                 self._write(kind, objects)
         except (AttributeError, KeyError, TypeError) as error:
             raise SiteError(
-                "NetBox",
                 f"its response has no {error}",
                 "check that the URL is a NetBox URL, and that its version is 4.2 or later",
+                subject="NetBox",
             ) from None
         return {
             "changed": any(counts["created"] or counts["updated"] for counts in self._counts.values()),
@@ -103,7 +103,7 @@ class Writer:
             key = cable_key(self._ends(raw)) if kind == "cables" else KINDS[kind].key(raw)
             if key in self._wanted[kind] and known_raws.get(key, raw)["id"] != raw["id"]:
                 name = f"{kind} {Ref(kind, key)}"
-                raise SiteError("NetBox", f"it has {name} twice", "remove or rename one of them in NetBox")
+                raise SiteError(f"it has {name} twice", "remove or rename one of them in NetBox", subject="NetBox")
             known_raws[key] = raw
             ids[raw["id"]] = key
 
@@ -127,7 +127,9 @@ class Writer:
         ]
         if faults:
             rest_text = [f"and {len(faults) - MOST_TOLD} others"] if len(faults) > MOST_TOLD else []
-            raise SiteError("NetBox", "; ".join(faults[:MOST_TOLD] + rest_text), "remove these cables in NetBox")
+            raise SiteError(
+                "; ".join(faults[:MOST_TOLD] + rest_text), "remove these cables in NetBox", subject="NetBox"
+            )
 
     def _write(self, kind: str, objects: Mapping[Key, Raw]) -> None:
         store = "devices" if kind == PRIMARY else kind

@@ -7,8 +7,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Cable, Device, Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, Kind, Network
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Cable, Site, SiteDevice
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, DeviceKind, Network
 
 # The group whose hosts boot from the network (roles/node_boot).
 NODES = "nodes"
@@ -48,7 +48,7 @@ def inventory(site: Site) -> dict[str, Any]:
     return {"groups": groups, "hosts": hosts}
 
 
-def _own(kind: Kind, device: Device) -> dict[str, Any]:
+def _own(kind: DeviceKind, device: SiteDevice) -> dict[str, Any]:
     variables: dict[str, Any] = {}
     if kind.addresses and not kind.addresses[0].ports:
         variables["ansible_host"] = device.addresses[kind.addresses[0].network]
@@ -67,7 +67,7 @@ def _own(kind: Kind, device: Device) -> dict[str, Any]:
     return variables
 
 
-def _ports(device: Device, switches: set[str]) -> dict[str, Any]:
+def _ports(device: SiteDevice, switches: set[str]) -> dict[str, Any]:
     """Return the ports that the system of a host has, each with its cable: what its health check expects."""
     if device.kind.name in switches or not device.cables:
         return {}
@@ -97,7 +97,7 @@ class _Roce:
         self.switches_of_all = {rule.to for rule in site.blueprint.links}
         self.shared: dict[Any, dict[str, Any]] = {}
 
-    def add(self, device: Device, variables: dict[str, Any]) -> None:
+    def add(self, device: SiteDevice, variables: dict[str, Any]) -> None:
         cables = {port: cable for port, cable in device.cables.items() if cable.rule.roce}
         if not cables:
             return
@@ -131,7 +131,7 @@ class _Boot:
             for device in site.by_kind[kind.name]:
                 by_block.setdefault(device.block.numbers[kind.per], []).append(f"http://{_address(device)}")
 
-    def add(self, device: Device, variables: dict[str, Any]) -> None:
+    def add(self, device: SiteDevice, variables: dict[str, Any]) -> None:
         kind = device.kind
         if kind.serves:
             self._serve(device, variables)
@@ -145,7 +145,7 @@ class _Boot:
                     variables.update(self._nics(device))
                     break
 
-    def _nics(self, device: Device) -> dict[str, Any]:
+    def _nics(self, device: SiteDevice) -> dict[str, Any]:
         """Return node_boot_nics: the Ethernet ports that have an address each; the NIC that boots uses DHCP."""
         nics = []
         for spec in device.kind.addresses:
@@ -157,7 +157,7 @@ class _Boot:
                 nics.append({"name": name, "address": f"{device.addresses[f'{spec.network}-{index}']}/{prefix_bits}"})
         return {"node_boot_nics": nics} if nics else {}
 
-    def _serve(self, device: Device, variables: dict[str, Any]) -> None:
+    def _serve(self, device: SiteDevice, variables: dict[str, Any]) -> None:
         kind = device.kind
         own_name = kind.addresses[0].network
         own_spec, spec = self.site.blueprint.networks[own_name], self.site.blueprint.networks[kind.serves]
@@ -193,6 +193,6 @@ class _Boot:
         return [subnets[index] for index in sorted(indices)]
 
 
-def _address(device: Device) -> str:
+def _address(device: SiteDevice) -> str:
     """Return a server's own address: its first one, which Ansible also uses."""
     return device.addresses[device.kind.addresses[0].network]

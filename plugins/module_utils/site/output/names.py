@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site, SiteDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import NODES
 
 
@@ -41,7 +41,7 @@ def boot_nodes_file(site: Site) -> str:
     return "[\n" + ",\n".join(json.dumps(node) for node in boot_nodes(site)) + "\n]\n"
 
 
-def interface(device: Device, port: str) -> str:
+def interface(device: SiteDevice, port: str) -> str:
     """Return the name of a port on the device's own system."""
     for group in device.model.ports.values():
         if port in group.names:

@@ -21,8 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
     AddressSpec,
     BlockSpec,
     Blueprint,
+    DeviceKind,
     Floor,
-    Kind,
     LinkRule,
     Medium,
     Model,
@@ -61,7 +61,7 @@ def read(data: Any, source: Source | None = None) -> Blueprint:
     for key, section in settings.sections("networks"):
         networks[key] = _read_network(key, section, blocks)
     models = {key: read_model(key, section) for key, section in settings.sections("models")}
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, DeviceKind] = {}
     for key, section in settings.sections("devices"):
         kinds[key] = _read_kind(key, section, name, blocks, models, networks, kinds)
     if not kinds:
@@ -157,8 +157,8 @@ def _read_kind(
     blocks: Mapping[str, BlockSpec],
     models: Mapping[str, Model],
     networks: Mapping[str, NetworkSpec],
-    kinds: Mapping[str, Kind],
-) -> Kind:
+    kinds: Mapping[str, DeviceKind],
+) -> DeviceKind:
     _group(name, settings, {**kinds, site: None})
     physical = ("model", "per", "count", "total", "rack", "unit", "spare_percent")
     settings.only(*physical, "name", "runs_on", "serves", "groups", "vars", "addresses")
@@ -191,7 +191,7 @@ def _read_kind(
     served = _known(settings, "serves", "", tuple(networks))
     if served and (not addresses or addresses[0].ports):
         raise settings.refuse_setting("serves", "a server needs its own address", "add it as the first of addresses")
-    return Kind(
+    return DeviceKind(
         name,
         model,
         per,
@@ -243,7 +243,7 @@ def _read_address(
     return AddressSpec(name, section.whole(name, minimum=0), "")
 
 
-def _read_link(name: str, settings: Section, kinds: Mapping[str, Kind], media: Mapping[str, Medium]) -> LinkRule:
+def _read_link(name: str, settings: Section, kinds: Mapping[str, DeviceKind], media: Mapping[str, Medium]) -> LinkRule:
     settings.only("from", "ports", "to", "to_ports", "each", "planes", "medium", "fabric", "roce", "infiniband")
     models = {kind.name: kind.model for kind in kinds.values() if kind.model}
     physical = tuple(models)
@@ -299,7 +299,9 @@ def _read_link(name: str, settings: Section, kinds: Mapping[str, Kind], media: M
     return rule
 
 
-def _read_promise(name: str, settings: Section, kinds: Mapping[str, Kind], links: tuple[LinkRule, ...]) -> Promise:
+def _read_promise(
+    name: str, settings: Section, kinds: Mapping[str, DeviceKind], links: tuple[LinkRule, ...]
+) -> Promise:
     settings.only("oversubscription", "survives", "nic_ports_apart", "rail_aligned")
     fabrics = {link.fabric for link in links}
     if name not in fabrics:

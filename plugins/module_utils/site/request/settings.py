@@ -44,12 +44,12 @@ class Section(Settings):
 
     def refuse(self, cause: str, remedy: str) -> SiteError:
         """Return the error to raise, with the line of the dictionary."""
-        return SiteError(self.subject, cause, remedy, self.source.where(self.path))
+        return SiteError(cause, remedy, subject=self.subject, where=self.source.where(self.path))
 
     def refuse_setting(self, setting: str, cause: str, remedy: str) -> SiteError:
         """Return the error to raise for a setting, with its line."""
         path = (*self.path, setting)
-        return SiteError(".".join(path), cause, remedy, self.source.where(path))
+        return SiteError(cause, remedy, subject=".".join(path), where=self.source.where(path))
 
     def refuse_unknown(self, setting: str, remedy: str) -> SiteError:
         """Return the error to raise for a setting of another name, with its line."""

@@ -94,7 +94,7 @@ class AddressSpec:
 
 
 @dataclass(frozen=True)
-class Kind:
+class DeviceKind:
     """A kind of device, which is a group of the inventory: ``count`` for each block ``per``, at most ``total``.
 
     A kind with ``on`` is virtual machines, which run on the devices of the kind ``on``. ``serves`` is the network on
@@ -182,7 +182,7 @@ class Blueprint:
     floor: Floor
     blocks: Mapping[str, BlockSpec]
     networks: Mapping[str, NetworkSpec]
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, DeviceKind]
     links: tuple[LinkRule, ...]
     promises: tuple[Promise, ...]
     source: Source = field(default_factory=Source, compare=False)

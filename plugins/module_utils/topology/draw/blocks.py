@@ -16,7 +16,7 @@ ROLES = {"root_port": "root port", "switch_upstream": "switch", "switch_downstre
 
 
 @dataclass
-class Block:
+class Box:
     """One box. ``style`` is "node", "complex", "bridge", "port", "device" or "note"."""
 
     style: str
@@ -26,10 +26,10 @@ class Block:
     label: str = ""  # of a passed-through device: where it is on the other side
     tooltip: str = ""
     kind: str = ""
-    children: list[Block] = field(default_factory=list)
+    children: list[Box] = field(default_factory=list)
 
 
-def devices(blocks: list[Block]) -> Iterator[Block]:
+def devices(blocks: list[Box]) -> Iterator[Box]:
     """Yield the blocks of devices among ``blocks`` and all below them."""
     for block in blocks:
         if block.style == "device":
@@ -50,7 +50,7 @@ class Blocks:
         addresses = [function.address for function in host.functions] + list(pairs.values())
         self._one_domain = all(address.startswith("0000:") for address in addresses)
 
-    def build(self) -> list[Block]:
+    def build(self) -> list[Box]:
         """Return one block for each NUMA node, in their order, and one for the functions without a node."""
         numbers = {item.numa_node for item in self._host.root_complexes}
         blocks = [self._node(node.id, node) for node in self._host.numa_nodes]
@@ -58,18 +58,18 @@ class Blocks:
         blocks += [self._node(number, None) for number in sorted(numbers - listed - {None}, key=str)]
         return blocks + ([self._node(None, None)] if None in numbers else [])
 
-    def _node(self, number: int | None, node: NumaNode | None) -> Block:
+    def _node(self, number: int | None, node: NumaNode | None) -> Box:
         complexes = [self._complex(item.name) for item in self._host.root_complexes if item.numa_node == number]
         title = "No NUMA node" if number is None else f"NUMA node {number}"
-        return Block("node", title, _node_detail(node) if node else "", children=complexes)
+        return Box("node", title, _node_detail(node) if node else "", children=complexes)
 
-    def _complex(self, name: str) -> Block:
+    def _complex(self, name: str) -> Box:
         functions = [function for function in self._below.get(None, []) if function.root_complex == name]
-        return Block("complex", name, "root complex", children=self._children(functions))
+        return Box("complex", name, "root complex", children=self._children(functions))
 
-    def _children(self, functions: list[Function]) -> list[Block]:
+    def _children(self, functions: list[Function]) -> list[Box]:
         """Return the blocks of the functions that get a box, and one note for all others."""
-        blocks: list[Block] = []
+        blocks: list[Box] = []
         hidden = empty = 0
         for function in functions:
             if function.kind == "bridge":
@@ -86,7 +86,7 @@ class Blocks:
                 hidden += 1
         notes = [_count(hidden, "other function"), _count(empty, "port") + " with nothing below" if empty else ""]
         text = ", ".join(note for note in notes if note)
-        return blocks + ([Block("note", text)] if text else [])
+        return blocks + ([Box("note", text)] if text else [])
 
     def _ends(self, bridge: Function) -> list[Function]:
         """Return all functions below a bridge that are not bridges."""
@@ -100,7 +100,7 @@ class Blocks:
             return True
         return function.kind != "other" and function.physical_function is None
 
-    def _bridge(self, function: Function) -> Block:
+    def _bridge(self, function: Function) -> Box:
         """Return the block of a bridge: a port with devices is a row; a chain of single bridges is one box.
 
         The box has the names of all bridges of the chain.
@@ -114,7 +114,7 @@ class Blocks:
                 break
         tooltip = "\n".join(self._tooltip(step) for step in chain)
         if len(chain) == 1 and all(item.kind != "bridge" for item in children):
-            return Block(
+            return Box(
                 style="port",
                 title=self._short(function.address),
                 detail=self._role(function),
@@ -124,12 +124,12 @@ class Blocks:
             )
         title = " → ".join(f"{self._short(step.address)} {self._role(step)}" for step in chain)
         acs = [f"{self._short(step.address)} {_acs(step)}" for step in chain if _acs(step)]
-        return Block("bridge", title, " · ".join(acs), tooltip=tooltip, children=self._children(children))
+        return Box("bridge", title, " · ".join(acs), tooltip=tooltip, children=self._children(children))
 
     def _role(self, function: Function) -> str:
         return ROLES.get(port_role(self._host, function.address) or "", "bridge")
 
-    def _device(self, function: Function) -> Block:
+    def _device(self, function: Function) -> Box:
         name = "VF" if function.physical_function else kinds.BY_NAME[function.kind].short
         driver = function.driver or ("no driver" if self._host.source == "sysfs" else "")
         details = [driver or f"{function.vendor_id:04x}:{function.device_id:04x}"]
@@ -141,7 +141,7 @@ class Blocks:
             details.append(f"{function.sriov.now} of {function.sriov.total} VFs")
         names = " ".join(name for key in sorted(function.interfaces) for name in function.interfaces[key])
         twin = self._pairs.get(function.address)
-        return Block(
+        return Box(
             style="device",
             title=f"{name} {self._short(function.address)}",
             detail=" · ".join(details),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Block, Blocks, devices
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks, Box, devices
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
@@ -85,7 +85,7 @@ def side_by_side(host: Host, guest: Host, pairs: dict[str, str]) -> str:
     return _svg(host_shapes + shifted, width, max(left_height, right_height), "Host and guest", of_host + of_guest)
 
 
-def _svg(drawing: list[str], width: int, height: int, caption: str, blocks: list[Block]) -> str:
+def _svg(drawing: list[str], width: int, height: int, caption: str, blocks: list[Box]) -> str:
     """Return the drawing as one ``<svg>``, with the legend of ``blocks`` below it."""
     legend, legend_height = _legend(blocks, MARGIN, height, width - 2 * MARGIN)
     height += legend_height
@@ -101,7 +101,7 @@ def _svg(drawing: list[str], width: int, height: int, caption: str, blocks: list
     return "\n".join(lines) + "\n"
 
 
-def _legend(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], int]:
+def _legend(blocks: list[Box], x: int, y: int, width: int) -> tuple[list[str], int]:
     """Return the legend of the colours and outlines of ``blocks``, in rows of at most ``width``, and its height."""
     shown = list(devices(blocks))
     names = {kind.name: kind.short for kind in kinds.KINDS}
@@ -126,7 +126,7 @@ def _legend(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str],
     return lines, top - y + MARGIN if keys else 0
 
 
-def _drawing(blocks: list[Block], caption: str, columns: int) -> tuple[list[str], int, int]:
+def _drawing(blocks: list[Box], caption: str, columns: int) -> tuple[list[str], int, int]:
     """Return lines of SVG, width and height."""
     columns = max([1, *(min(columns, len(block.children)) for block in blocks)])
     inner = columns * CARD + (columns - 1) * GAP
@@ -139,7 +139,7 @@ def _drawing(blocks: list[Block], caption: str, columns: int) -> tuple[list[str]
     return lines, inner + 2 * PAD + 2 * MARGIN, y - GAP + MARGIN
 
 
-def _node(block: Block, x: int, y: int, width: int, columns: int) -> tuple[list[str], int]:
+def _node(block: Box, x: int, y: int, width: int, columns: int) -> tuple[list[str], int]:
     """Draw a NUMA node: its root complexes in columns, each in the column that is shortest so far."""
     heights = [0] * columns
     inner_shapes: list[str] = []
@@ -154,7 +154,7 @@ def _node(block: Block, x: int, y: int, width: int, columns: int) -> tuple[list[
     return [*_box(block, x, y, width, height, 10), *_header(block, x, y, width), *inner_shapes], height
 
 
-def draw_block(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
+def draw_block(block: Box, x: int, y: int, width: int) -> tuple[list[str], int]:
     """Return the shapes of a block at a place, and its height."""
     if block.style == "device":
         return _device(block, x, y, width), _device_height(block, width)
@@ -168,7 +168,7 @@ def draw_block(block: Block, x: int, y: int, width: int) -> tuple[list[str], int
     return [*_box(block, x, y, width, height, 8), *_header(block, x, y, width), *inner_shapes], height
 
 
-def draw_stack(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], int]:
+def draw_stack(blocks: list[Box], x: int, y: int, width: int) -> tuple[list[str], int]:
     """Return the shapes of blocks below each other, and their height with the gaps."""
     lines: list[str] = []
     height = 0
@@ -179,7 +179,7 @@ def draw_stack(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[st
     return lines, max(height - GAP, 0)
 
 
-def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
+def _port(block: Box, x: int, y: int, width: int) -> tuple[list[str], int]:
     """Draw a port beside its devices, with a line to each."""
     text = max(PORT, round(len(block.title) * TITLE_CHARACTER))
     devices_x = x + text + WIRE
@@ -204,7 +204,7 @@ def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     return lines + inner_shapes, height
 
 
-def _device(block: Block, x: int, y: int, width: int) -> list[str]:
+def _device(block: Box, x: int, y: int, width: int) -> list[str]:
     lines = [f"<g><title>{_escaped(block.tooltip)}</title>"]
     height = _device_height(block, width)
     shape = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="5"'
@@ -227,15 +227,15 @@ def _device(block: Block, x: int, y: int, width: int) -> list[str]:
     return [*lines, *_details(block, x + 16, y + 33, width - 24), "</g>"]
 
 
-def _device_height(block: Block, width: int) -> int:
+def _device_height(block: Box, width: int) -> int:
     return DEVICE + LINE * (len(wrapped_lines(block.detail, width - 24)) - 1)
 
 
-def _box(block: Block, x: int, y: int, width: int, height: int, radius: int) -> list[str]:
+def _box(block: Box, x: int, y: int, width: int, height: int, radius: int) -> list[str]:
     return [f'<rect class="sl-{block.style}" x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}"/>']
 
 
-def _header(block: Block, x: int, y: int, width: int) -> list[str]:
+def _header(block: Box, x: int, y: int, width: int) -> list[str]:
     """Draw title and detail: on one line if they fit, otherwise the detail below the title."""
     title = _text(x + PAD, y + 18, block.title, "sl-title sl-ink", width - 2 * PAD, TITLE_CHARACTER)
     if fits_beside(block, width):
@@ -249,19 +249,19 @@ def _header(block: Block, x: int, y: int, width: int) -> list[str]:
     return [*title, *details]
 
 
-def _header_height(block: Block, width: int) -> int:
+def _header_height(block: Box, width: int) -> int:
     if fits_beside(block, width):
         return HEADER["complex"] if block.style == "bridge" else HEADER[block.style]
     return HEADER["bridge"] + LINE * (len(wrapped_lines(block.detail, width - 2 * PAD)) - 1)
 
 
-def fits_beside(block: Block, width: int) -> bool:
+def fits_beside(block: Box, width: int) -> bool:
     """Return True if the detail fits beside the title, or there is none."""
     room = width - 2 * PAD - len(block.title) * TITLE_CHARACTER - 12
     return not block.detail or (block.style != "bridge" and len(block.detail) * DETAIL_CHARACTER <= room)
 
 
-def _details(block: Block, x: int, y: int, room: int) -> list[str]:
+def _details(block: Box, x: int, y: int, room: int) -> list[str]:
     """Draw the details of a box on as many lines as they need."""
     lines = [
         _text(x, y + LINE * index, text, "sl-detail sl-soft", room, DETAIL_CHARACTER)

@@ -70,7 +70,7 @@ VERA_ROOT_PORTS = {(0x10DE, 0x2F95), (0x10DE, 0x2F96)}
 
 
 @dataclass(frozen=True)
-class Rule:
+class AcsRule:
     """A row: the masks of a port of this role, and the reason."""
 
     topology: str
@@ -86,22 +86,24 @@ class Rule:
 
 OFF = Mask("xx000x0")
 RULES = (
-    Rule(INLINE, "nic_port", Mask("1x11101"), OFF, "requests of the NIC that the IOMMU has translated go straight"),
-    Rule(INLINE, "gpu_port", KERNEL_DEFAULT, OFF, "requests of the GPU go through the IOMMU"),
-    Rule(INLINE, "root_port", KERNEL_DEFAULT, OFF, "the root port keeps its slots apart"),
-    Rule(INLINE, "other_port", KERNEL_DEFAULT, OFF, "other devices of the switch are kept apart"),
-    Rule(DMA_DIRECT, "dma_port", Mask("xx110x1"), Mask("xx110x1"), "requests of the data-direct function go straight"),
-    Rule(DMA_DIRECT, "gpu_port", Mask("xx101x1"), Mask("xx101x1"), "completions of the GPU go straight"),
-    Rule(DMA_DIRECT, "root_port", Mask("xx111x0"), Mask("xx111x0"), "one IOMMU group for all below it"),
-    Rule(DMA_DIRECT, "other_port", KERNEL_DEFAULT, KERNEL_DEFAULT, "other devices of the switch are kept apart"),
-    Rule(NUMA, "root_port", KERNEL_DEFAULT, KERNEL_DEFAULT, "traffic goes through the root complex in any case"),
-    Rule(NUMA, "other_port", KERNEL_DEFAULT, KERNEL_DEFAULT, "no NIC shares this switch with a GPU"),
+    AcsRule(INLINE, "nic_port", Mask("1x11101"), OFF, "requests of the NIC that the IOMMU has translated go straight"),
+    AcsRule(INLINE, "gpu_port", KERNEL_DEFAULT, OFF, "requests of the GPU go through the IOMMU"),
+    AcsRule(INLINE, "root_port", KERNEL_DEFAULT, OFF, "the root port keeps its slots apart"),
+    AcsRule(INLINE, "other_port", KERNEL_DEFAULT, OFF, "other devices of the switch are kept apart"),
+    AcsRule(
+        DMA_DIRECT, "dma_port", Mask("xx110x1"), Mask("xx110x1"), "requests of the data-direct function go straight"
+    ),
+    AcsRule(DMA_DIRECT, "gpu_port", Mask("xx101x1"), Mask("xx101x1"), "completions of the GPU go straight"),
+    AcsRule(DMA_DIRECT, "root_port", Mask("xx111x0"), Mask("xx111x0"), "one IOMMU group for all below it"),
+    AcsRule(DMA_DIRECT, "other_port", KERNEL_DEFAULT, KERNEL_DEFAULT, "other devices of the switch are kept apart"),
+    AcsRule(NUMA, "root_port", KERNEL_DEFAULT, KERNEL_DEFAULT, "traffic goes through the root complex in any case"),
+    AcsRule(NUMA, "other_port", KERNEL_DEFAULT, KERNEL_DEFAULT, "no NIC shares this switch with a GPU"),
 )
 BY_ROLE = {(rule.topology, rule.role): rule for rule in RULES}
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedPair:
     """The expected state of NIC and GPU; None allows any. ``groups`` is "different", "same" or "none or same"."""
 
     nic_ats: bool | None
@@ -110,10 +112,10 @@ class Expected:
 
 # Source: ``check`` of each complex in ``rdma_topo``.
 EXPECTED = {
-    (INLINE, VIRTUAL_MACHINES): Expected(True, "different"),
-    (INLINE, BARE_METAL): Expected(False, "none or same"),
-    (DMA_DIRECT, VIRTUAL_MACHINES): Expected(None, "same"),
-    (DMA_DIRECT, BARE_METAL): Expected(None, "same"),
-    (NUMA, VIRTUAL_MACHINES): Expected(False, "different"),
-    (NUMA, BARE_METAL): Expected(False, "different"),
+    (INLINE, VIRTUAL_MACHINES): ExpectedPair(True, "different"),
+    (INLINE, BARE_METAL): ExpectedPair(False, "none or same"),
+    (DMA_DIRECT, VIRTUAL_MACHINES): ExpectedPair(None, "same"),
+    (DMA_DIRECT, BARE_METAL): ExpectedPair(None, "same"),
+    (NUMA, VIRTUAL_MACHINES): ExpectedPair(False, "different"),
+    (NUMA, BARE_METAL): ExpectedPair(False, "different"),
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Kind:
+class FunctionKind:
     """A kind of device.
 
     ``label`` is its name in text, a noun whose plural ends in "s"; ``short`` is its name in pictures, ``light`` and
@@ -26,14 +26,14 @@ class Kind:
 
 # The registry of kinds, in the order of lists; "bridge" and "other" are last. docs/structure.md: how to add a kind.
 KINDS = (
-    Kind("gpu", "GPU", "GPU", "gpus", "#1d7a4c", "#5cc793"),
-    Kind("nic", "NIC", "NIC", "nics", "#24527a", "#8fbce6"),
-    Kind("nvme", "NVMe drive", "NVMe", "nvme", "#8a5a00", "#e3b341"),
-    Kind("nvswitch", "NVSwitch", "NVSwitch", None, "#6b3fa0", "#c3a6ee"),
+    FunctionKind("gpu", "GPU", "GPU", "gpus", "#1d7a4c", "#5cc793"),
+    FunctionKind("nic", "NIC", "NIC", "nics", "#24527a", "#8fbce6"),
+    FunctionKind("nvme", "NVMe drive", "NVMe", "nvme", "#8a5a00", "#e3b341"),
+    FunctionKind("nvswitch", "NVSwitch", "NVSwitch", None, "#6b3fa0", "#c3a6ee"),
     # Given by VPD, not by class: function_roles.mark_management.
-    Kind("nvswitch_management", "NVSwitch management function", "NVSw mgmt", None, "#6b3fa0", "#c3a6ee"),
-    Kind("bridge", "bridge", "Bridge"),
-    Kind("other", "device", "PCI"),
+    FunctionKind("nvswitch_management", "NVSwitch management function", "NVSw mgmt", None, "#6b3fa0", "#c3a6ee"),
+    FunctionKind("bridge", "bridge", "Bridge"),
+    FunctionKind("other", "device", "PCI"),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
 # All kinds of a function.

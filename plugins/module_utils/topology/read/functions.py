@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import Files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.places import (
     ROOT_COMPLEX,
-    Place,
+    FunctionPlace,
     find_places,
     linked_address,
 )
@@ -64,7 +64,9 @@ def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function]
     return _root_complexes(files, functions), functions, notes
 
 
-def _read_management(files: Files, functions: dict[str, Function], places: dict[str, Place], notes: list[str]) -> None:
+def _read_management(
+    files: Files, functions: dict[str, Function], places: dict[str, FunctionPlace], notes: list[str]
+) -> None:
     """Find the functions that manage NVSwitches, where there are GPUs with NVLink 5: reading VPD takes milliseconds."""
     if not any(function_roles.has_nvlink5(function) for function in functions.values()):
         return
@@ -98,7 +100,7 @@ def _root_complexes(files: Files, functions: dict[str, Function]) -> list[RootCo
     return sorted(complexes, key=lambda item: (item.domain, item.bus))
 
 
-def _function(files: Files, address: str, place: Place, notes: list[str]) -> Function:
+def _function(files: Files, address: str, place: FunctionPlace, notes: list[str]) -> Function:
     directory, path = place.directory, files.path(place.directory)
     uevent = _identity(files, directory)
     try:

@@ -24,7 +24,7 @@ TOP = "sys/bus/pci/devices"
 HEAD_BYTES = r.PCI_SUBORDINATE_BUS + 1
 
 
-class Place(NamedTuple):
+class FunctionPlace(NamedTuple):
     """A function's directory; the address of the bridge above it, None on a root bus; its root complex's name."""
 
     directory: str
@@ -39,12 +39,12 @@ def address_key(address: str) -> tuple[int, int, int, int]:
     return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)
 
 
-def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
+def find_places(files: Files) -> tuple[dict[str, FunctionPlace], list[str]]:
     """Return the place of each function, in the order of their addresses, and notes about assumptions.
 
     Raises TopologyError for an entry that is no function, or that leads to no root complex.
     """
-    places: dict[str, Place] = {}
+    places: dict[str, FunctionPlace] = {}
     folders: list[str] = []
     for name in files.names(TOP):
         target = files.link(f"{TOP}/{name}")
@@ -74,7 +74,7 @@ def linked_address(files: Files, path: str) -> str | None:
     return match[1] if match else None
 
 
-def _add_way(target: str, places: dict[str, Place]) -> None:
+def _add_way(target: str, places: dict[str, FunctionPlace]) -> None:
     """Add all functions on the path to ``target``: a bridge may be missing from the listing."""
     steps = target.split("/")
     for depth, step in enumerate(steps):
@@ -82,10 +82,10 @@ def _add_way(target: str, places: dict[str, Place]) -> None:
             parent_step = steps[depth - 1]
             complexes = [name for name in steps[:depth] if ROOT_COMPLEX.fullmatch(name)]
             parent = parent_step if ADDRESS.fullmatch(parent_step) else None
-            places[step] = Place("/".join(steps[: depth + 1]), parent, complexes[-1])
+            places[step] = FunctionPlace("/".join(steps[: depth + 1]), parent, complexes[-1])
 
 
-def _add_below(files: Files, directory: str, places: dict[str, Place]) -> None:
+def _add_below(files: Files, directory: str, places: dict[str, FunctionPlace]) -> None:
     for name in files.names(directory):
         # Links are skipped: they lead out of the tree, or in circles.
         if ADDRESS.fullmatch(name) and files.link(f"{directory}/{name}") is None:
@@ -93,7 +93,7 @@ def _add_below(files: Files, directory: str, places: dict[str, Place]) -> None:
             _add_below(files, f"{directory}/{name}", places)
 
 
-def _add_by_buses(files: Files, folders: list[str], places: dict[str, Place]) -> list[str]:
+def _add_by_buses(files: Files, folders: list[str], places: dict[str, FunctionPlace]) -> list[str]:
     """Add functions that have only a directory: each is below the bridge whose secondary bus it is on."""
     bridges = {}
     for name in (*places, *folders):
@@ -114,7 +114,9 @@ def _add_by_buses(files: Files, folders: list[str], places: dict[str, Place]) ->
     return notes
 
 
-def _by_buses(files: Files, name: str, bridges: dict[tuple[str, int], str], places: dict[str, Place]) -> Place:
+def _by_buses(
+    files: Files, name: str, bridges: dict[tuple[str, int], str], places: dict[str, FunctionPlace]
+) -> FunctionPlace:
     """Return the place of one function. Raises TopologyError if bridges are below each other in a circle."""
     directory = f"{TOP}/{name}"
     parent: str | None = None
@@ -130,12 +132,12 @@ def _by_buses(files: Files, name: str, bridges: dict[tuple[str, int], str], plac
             )
         parent = parent_bridge if step == name else parent
         if parent_bridge is None:
-            return Place(directory, parent, f"pci{domain}:{bus}")
+            return FunctionPlace(directory, parent, f"pci{domain}:{bus}")
         if parent_bridge in seen:
             raise TopologyError(f"{files.path(TOP)}/{parent_bridge}/config: its buses make it a bridge above itself")
         seen.add(parent_bridge)
         step = parent_bridge
-    return Place(directory, parent, places[step].root_complex)
+    return FunctionPlace(directory, parent, places[step].root_complex)
 
 
 def _secondary_bus(files: Files, path: str) -> int | None:

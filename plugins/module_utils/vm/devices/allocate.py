@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
     HostDevices,
     obstacle,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Fabric, note
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import NvlinkFabric, note
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.refusals import refuse
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
@@ -32,7 +32,7 @@ def choose_together(
     specs: list[DomainSpec],
     host_devices: HostDevices,
     current: dict[str, list[str]],
-    fabric: Fabric | None = None,
+    fabric: NvlinkFabric | None = None,
     capacities: capacity.Capacities | None = None,
 ) -> dict[str, Chosen]:
     """Return the devices of all ``specs``, by name; the order of ``specs`` makes no difference.
@@ -123,7 +123,7 @@ def _chosen(problem: Problem, spec: DomainSpec, of_kind: dict[str, list[str]]) -
     return chosen
 
 
-def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric: Fabric) -> None:
+def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric: NvlinkFabric) -> None:
     """Give the NVSwitches to the owner of the whole board; add notes on Fabric Manager for the others."""
     vm_gpus = {function.address for function in chosen.gpus} & set(fabric.gpus)
     if not vm_gpus:
@@ -155,7 +155,7 @@ def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric:
     chosen.shared = fabric.shared(vm_gpus)
 
 
-def _refuse_management(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric: Fabric, gpus: int) -> None:
+def _refuse_management(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric: NvlinkFabric, gpus: int) -> None:
     """Refuse the management of the board to a part of it, and the whole board if its management is not known."""
     managing = {item.address for item in chosen.all()} & {item.address for item in fabric.nvswitches}
     if managing and gpus < len(fabric.gpus):

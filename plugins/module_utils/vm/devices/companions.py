@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
     HostDevices,
     obstacle,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import Device, Want, assign
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import AssignableDevice, Want, assign
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem, group_owner
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, Nics
 
@@ -94,7 +94,7 @@ def _wants(problem: Problem, spec: DomainSpec, gpus: dict[str, list[str]], kind:
 
 def _devices(
     problem: Problem, host_devices: HostDevices, kind: str, fits: Callable[[Function], bool], wanting: set[str]
-) -> list[Device]:
+) -> list[AssignableDevice]:
     holders = {address: name for name in sorted(wanting) for address in problem.current_devices.get(name, [])}
     devices = []
     for function in host_devices.host.functions:
@@ -105,7 +105,7 @@ def _devices(
         if obstacle(host_devices, function, owner or "", owner_addresses) is not None:
             continue
         devices.append(
-            Device(
+            AssignableDevice(
                 function.address,
                 host_devices.place(function),
                 host_devices.host.node_of(function),

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.func
     possible_management,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Shared
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import SharedPartition
 
 # The drivers that may be bound to other members of an IOMMU group while a guest has one of its devices, because they do
 # no DMA of their own (driver_managed_dma and pci-stub in Linux; vfio-pci is VFIO itself).
@@ -93,7 +93,7 @@ class Chosen:
 
     by_setting: dict[str, list[Function]]
     notes: list[str] = field(default_factory=list)
-    shared: Shared | None = None  # its partition of NVSwitches that it does not have itself
+    shared: SharedPartition | None = None  # its partition of NVSwitches that it does not have itself
 
     @property
     def gpus(self) -> list[Function]:

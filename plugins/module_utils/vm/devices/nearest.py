@@ -34,7 +34,7 @@ class Want:
 
 
 @dataclass(frozen=True)
-class Device:
+class AssignableDevice:
     """A device that can be assigned.
 
     ``group`` is its IOMMU group. ``owner`` is the only virtual machine that can have it (None: any can), and ``holder``
@@ -54,7 +54,7 @@ def nearest_distance(path: tuple[str, ...], devices: list[tuple[str, ...]]) -> i
     return min((path_distance(path, device_path) for device_path in devices), default=SYS)
 
 
-def cost(want: Want, device: Device) -> int:
+def cost(want: Want, device: AssignableDevice) -> int:
     """Return the distance of ``device`` from ``want``; smaller is nearer."""
     if want.path is None:
         return 0
@@ -69,7 +69,7 @@ def cost(want: Want, device: Device) -> int:
     return ((1 << CLASS_BITS * reach) << DETAIL_BITS) + detail
 
 
-def assign(wanted_devices: list[Want], devices: list[Device]) -> list[str] | None:
+def assign(wanted_devices: list[Want], devices: list[AssignableDevice]) -> list[str] | None:
     """Return a device's address for each of ``wanted_devices``, or None if there are not enough for all.
 
     A virtual machine keeps what it holds today. Two virtual machines never have devices of one IOMMU group.
@@ -104,7 +104,7 @@ def assign(wanted_devices: list[Want], devices: list[Device]) -> list[str] | Non
     return [devices[number].address for number in picks if number is not None]
 
 
-def _prices(wanted_devices: list[Want], devices: list[Device]) -> list[list[int]]:
+def _prices(wanted_devices: list[Want], devices: list[AssignableDevice]) -> list[list[int]]:
     prices_of_key: dict[tuple[Any, ...], list[int]] = {}
     prices = []
     for want in wanted_devices:
@@ -119,7 +119,7 @@ def _prices(wanted_devices: list[Want], devices: list[Device]) -> list[list[int]
 
 def _within_groups(
     wanted_devices: list[Want],
-    devices: list[Device],
+    devices: list[AssignableDevice],
     prices: list[list[int]],
     open_wants: list[int],
     taken_devices: set[int],

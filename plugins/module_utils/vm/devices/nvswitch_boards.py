@@ -163,7 +163,7 @@ BOARDS = (
 
 
 @dataclass(frozen=True)
-class Partition:
+class NvlinkPartition:
     """A partition. ``id`` is Fabric Manager's (None: the physical ids are unknown); ``members``: PCI addresses."""
 
     id: int | None
@@ -171,7 +171,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedPartition:
     """The partition that a Fabric Manager outside of a virtual machine must have active for it.
 
     ``physical_ids`` are those of its GPUs, ascending. ``switches`` are the addresses of the NVSwitches, or of the
@@ -189,7 +189,7 @@ class Shared:
 
 
 @dataclass
-class Fabric:
+class NvlinkFabric:
     """The board of one host. ``physical_ids``, by PCI address, is empty if a GPU is missing and no ids were given."""
 
     board: Board
@@ -197,7 +197,7 @@ class Fabric:
     nvswitches: list[Function]
     physical_ids: dict[str, int]
     assumed: bool  # the physical ids are assumed to be in PCI address order
-    partitions: list[Partition] = field(default_factory=list)
+    partitions: list[NvlinkPartition] = field(default_factory=list)
 
     @property
     def sizes(self) -> list[int]:
@@ -213,25 +213,25 @@ class Fabric:
             expected["NVSwitches"] = (len(self.nvswitches), self.board.switch_counts[number])
         return " and ".join(f"{seen} of {count} {label}" for label, (seen, count) in expected.items() if seen < count)
 
-    def partition(self, gpus: set[str]) -> Partition | None:
+    def partition(self, gpus: set[str]) -> NvlinkPartition | None:
         """Return the partition of exactly these GPUs, or None."""
         return next((item for item in self.partitions if item.members == gpus), None)
 
-    def shared(self, gpus: set[str]) -> Shared | None:
+    def shared(self, gpus: set[str]) -> SharedPartition | None:
         """Return what a virtual machine with these GPUs needs; None if they are no partition with a known id."""
         partition = self.partition(gpus)
         if partition is None or partition.id is None:
             return None
         ids = tuple(sorted(self.physical_ids[address] for address in gpus))
         switches = tuple(item.address for item in self.nvswitches)
-        return Shared(partition.id, ids, switches, "nvidia" if self.board.nvswitch_device else "mlx5_core")
+        return SharedPartition(partition.id, ids, switches, "nvidia" if self.board.nvswitch_device else "mlx5_core")
 
 
 def recognise(
     host: Host,
     module_ids: dict[str, int] | None = None,
     partitions: dict[int, tuple[int, ...]] | None = None,
-) -> Fabric | None:
+) -> NvlinkFabric | None:
     """Return the board of ``host``, recognised by its GPUs and NVSwitches, or None if it is unknown.
 
     ``module_ids`` maps the PCI address of each of its GPUs to the physical id. ``partitions`` are those that its Fabric
@@ -259,7 +259,7 @@ def recognise(
         else:
             complete = len(gpus) in board.gpu_counts
             ids = {address: number for number, address in enumerate(gpus, 1)} if complete else {}
-        return Fabric(board, gpus, switches, ids, not module_ids and bool(ids), _partitions(board, gpus, ids))
+        return NvlinkFabric(board, gpus, switches, ids, not module_ids and bool(ids), _partitions(board, gpus, ids))
     for name, setting in (("gpu_module_ids", module_ids), ("gpu_partitions", partitions)):
         if setting:
             raise DomainError(f"{name} is set, but this host has no known NVSwitch board", "leave it out")
@@ -295,19 +295,19 @@ def _check(board: Board, gpus: list[str], module_ids: dict[str, int]) -> None:
         raise DomainError("gpu_module_ids: an id is listed twice", "each GPU has its own")
 
 
-def _partitions(board: Board, gpus: list[str], ids: dict[str, int]) -> list[Partition]:
+def _partitions(board: Board, gpus: list[str], ids: dict[str, int]) -> list[NvlinkPartition]:
     """Return the partitions whose GPUs are all present, by id."""
     if not ids:
-        return [Partition(None, frozenset({address})) for address in gpus]
+        return [NvlinkPartition(None, frozenset({address})) for address in gpus]
     address_of_id = {number: address for address, number in ids.items()}
     return [
-        Partition(number, frozenset(address_of_id[member] for member in members))
+        NvlinkPartition(number, frozenset(address_of_id[member] for member in members))
         for number, members in sorted(board.partitions.items())
         if all(member in address_of_id for member in members)
     ]
 
 
-def note(fabric: Fabric, vm_gpus: set[str]) -> str:
+def note(fabric: NvlinkFabric, vm_gpus: set[str]) -> str:
     """Return the note on what Fabric Manager must do for a virtual machine with these GPUs of the board."""
     partition = fabric.partition(vm_gpus)
     names = ", ".join(sorted(vm_gpus))

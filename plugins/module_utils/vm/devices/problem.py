@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
     obstacle,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import nearest_distance
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import NvlinkFabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import GpuRequest, Packing, Unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import requested_nodes, serving_node
@@ -33,7 +33,7 @@ class Problem:
         specs: list[DomainSpec],
         host_devices: HostDevices,
         current_devices: dict[str, list[str]],
-        fabric: Fabric | None,
+        fabric: NvlinkFabric | None,
         capacities: capacity.Capacities,
     ) -> None:
         self.specs = sorted(specs, key=lambda spec: spec.name)

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 
 
 @dataclass
-class Decision:
+class DomainDecision:
     """The decision on one domain.
 
     ``actions`` are some of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
@@ -52,7 +52,7 @@ def decide(
     wanted_uuid: str,
     autostart: bool,
     allow_restart: bool,
-) -> Decision:
+) -> DomainDecision:
     """Return the actions that are needed. ``wanted_xml`` is None for state absent only.
 
     Raises DomainError if libvirt has a domain of that name that was made by something else.
@@ -63,7 +63,7 @@ def decide(
             "choose another name, or remove it with virsh undefine",
             domain=name,
         )
-    decision = Decision()
+    decision = DomainDecision()
     if state == "absent":
         if have is not None:
             decision.actions = [*(["stop"] if have.running else []), "undefine"]

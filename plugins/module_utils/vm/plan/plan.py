@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Shared
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import SharedPartition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell, Processors, Share
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_numbers, mmio, pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
@@ -201,7 +201,7 @@ class DomainPlan:
             stored_fidelity = data["fidelity"]
             shared = data["nvswitch_partition"]
             if shared is not None:
-                shared = stored.build(Shared, shared)
+                shared = stored.build(SharedPartition, shared)
             arguments: dict[str, Any] = {
                 "spec": spec,
                 "host": host,

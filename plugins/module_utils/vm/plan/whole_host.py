@@ -90,7 +90,7 @@ def requests(params: dict[str, Any], host: Host | None = None, early: bool = Fal
     ]
 
 
-def memory_of(host: Host, data: dict[str, Any]) -> share.Memory:
+def memory_of(host: Host, data: dict[str, Any]) -> share.GuestMemory:
     """Return the memory of the guest from ``memory_mib`` and ``huge_page_mib`` of the settings. Raises DomainError."""
     reader = Settings(refusal(""), SUBJECT, data)
     memory_mib = reader.value("memory_mib", values.within(1, settings.MEMORY_MIB_MAX, "MiB"))

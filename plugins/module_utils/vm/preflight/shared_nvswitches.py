@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import Shared
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import SharedPartition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import REFUSE, WARN, Finding
@@ -46,7 +46,7 @@ def findings(
 
 
 def _problem(
-    shared: Shared, host_devices: HostDevices, manager: FabricManager | None, starting: bool
+    shared: SharedPartition, host_devices: HostDevices, manager: FabricManager | None, starting: bool
 ) -> tuple[str, str, bool] | None:
     """Return (what is wrong, remedy, whether it is only not known); None if nothing is."""
     if not shared.switches:

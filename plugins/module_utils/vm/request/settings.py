@@ -47,7 +47,7 @@ BITS = re.compile(r"[1-9][0-9]")
 
 
 @dataclass(frozen=True)
-class Setting:
+class OptionSpec:
     """One setting: ``check`` returns its value or raises InvalidValueError; the rest is as in Ansible's options."""
 
     check: Check
@@ -56,14 +56,14 @@ class Setting:
     choices: tuple[str, ...] | None = None
 
 
-def number(minimum: int, maximum: int, unit: str = "") -> Setting:
+def number(minimum: int, maximum: int, unit: str = "") -> OptionSpec:
     """Return the setting of a whole number of ``unit``."""
-    return Setting(values.within(minimum, maximum, unit), "int")
+    return OptionSpec(values.within(minimum, maximum, unit), "int")
 
 
-def choice(*choices: str) -> Setting:
+def choice(*choices: str) -> OptionSpec:
     """Return the setting of one of ``known``."""
-    return Setting(values.among(*choices), "str", choices=choices)
+    return OptionSpec(values.among(*choices), "str", choices=choices)
 
 
 def check_power_of_two(value: Any) -> int:
@@ -172,19 +172,19 @@ def check_checksum(value: Any) -> str:
     return str(value)
 
 
-SWITCH = Setting(values.flag, "bool")
-AUTO_SWITCH = Setting(check_auto_switch, "str", choices=("auto", "true", "false"))
-POWER_OF_TWO = Setting(check_power_of_two, "int")
-PAGE_SIZE = Setting(check_page_size, "int")
-ADDRESS_BITS = Setting(check_address_bits, "str")
-MACHINE = Setting(check_machine, "str")
-NODES = Setting(check_nodes, "list", "str")
-ADDRESSES = Setting(check_addresses, "list", "str")
-NAME = Setting(check_name, "str")
-ARGUMENTS = Setting(check_arguments, "str")
-SOURCE = Setting(check_source, "str")
-PATH = Setting(values.path, "str")
-MAC = Setting(values.unicast_mac, "str")
-URL_OF_FILE = Setting(check_url, "str")
-CHECKSUM_OF_FILE = Setting(check_checksum, "str")
-LINES = Setting(values.texts, "list", "str")
+SWITCH = OptionSpec(values.flag, "bool")
+AUTO_SWITCH = OptionSpec(check_auto_switch, "str", choices=("auto", "true", "false"))
+POWER_OF_TWO = OptionSpec(check_power_of_two, "int")
+PAGE_SIZE = OptionSpec(check_page_size, "int")
+ADDRESS_BITS = OptionSpec(check_address_bits, "str")
+MACHINE = OptionSpec(check_machine, "str")
+NODES = OptionSpec(check_nodes, "list", "str")
+ADDRESSES = OptionSpec(check_addresses, "list", "str")
+NAME = OptionSpec(check_name, "str")
+ARGUMENTS = OptionSpec(check_arguments, "str")
+SOURCE = OptionSpec(check_source, "str")
+PATH = OptionSpec(values.path, "str")
+MAC = OptionSpec(values.unicast_mac, "str")
+URL_OF_FILE = OptionSpec(check_url, "str")
+CHECKSUM_OF_FILE = OptionSpec(check_checksum, "str")
+LINES = OptionSpec(values.texts, "list", "str")

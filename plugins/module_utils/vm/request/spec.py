@@ -29,7 +29,7 @@ UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu-domain.sailloft")
 SETTING, NO_DEFAULT, NOT_ON_VSPHERE = "setting", "no_default", "not_on_vsphere"
 
 
-def _by(setting: settings.Setting, not_on_vsphere: str = "", no_default: bool = False) -> dict[str, Any]:
+def _by(setting: settings.OptionSpec, not_on_vsphere: str = "", no_default: bool = False) -> dict[str, Any]:
     """Return the metadata of a field.
 
     ``not_on_vsphere``: why it has no effect there, "" if it has. ``no_default``: the option has no default, because the
@@ -39,7 +39,7 @@ def _by(setting: settings.Setting, not_on_vsphere: str = "", no_default: bool = 
 
 
 @dataclass
-class Devices:
+class DeviceRequest:
     """The passed-through devices: ``addresses`` exactly, and ``count`` more that the planner chooses."""
 
     count: int = field(default=0, metadata=_by(settings.number(0, settings.DEVICES_MAX)))
@@ -51,7 +51,7 @@ class Devices:
 
 
 @dataclass
-class Gpus(Devices):
+class Gpus(DeviceRequest):
     """The GPUs, as ``Devices``; the planner chooses among ``functions``: whole GPUs, or virtual functions of them."""
 
     functions: str = field(default="pf", metadata=_by(settings.choice(*FUNCTIONS)))
@@ -138,7 +138,7 @@ class DomainSpec:
     )
     gpus: Gpus = field(default_factory=Gpus)
     nics: Nics = field(default_factory=Nics)
-    nvme: Devices = field(default_factory=Devices)
+    nvme: DeviceRequest = field(default_factory=DeviceRequest)
     vcpus: int | None = field(default=None, metadata=_by(settings.number(1, settings.VCPUS_MAX)))
     huge_page_mib: int = field(default=1024, metadata=_by(settings.PAGE_SIZE))
     lock_memory: bool = field(default=True, metadata=_by(settings.SWITCH))
@@ -223,7 +223,7 @@ def explicit_addresses(spec: DomainSpec) -> list[str]:
 
 # The fields that have fields of their own, by annotation.
 INNER: dict[str, type] = {
-    "Devices": Devices,
+    "Devices": DeviceRequest,
     "Gpus": Gpus,
     "Nics": Nics,
     "list[Disk]": Disk,

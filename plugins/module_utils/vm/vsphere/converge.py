@@ -31,7 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.config_s
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.choose import choose
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import MachineRow
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, VirtualMachine, VsphereCluster
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import configure, differences
 
 # The limit if the host reports none: vSphere 7 U1 and later (VMware Configuration Maximums).
@@ -45,7 +45,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
     requests = request.parse(params["domains"], sizes=state != "absent")
     module_ids = parse_module_ids(params["gpu_module_ids"])
     with Session(Login.of(params), progress) as session:
-        site = Site(session, params["cluster"])
+        site = VsphereCluster(session, params["cluster"])
         rows = _rows(requests, site, state, params["accelerators"], module_ids)
         findings: list[Finding] = []
         if state != "absent":
@@ -72,7 +72,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     """Return the virtual machines of ``params`` as they are; those with a request have plan and differences."""
     requests = request.parse(params["domains"] or [])
     with Session(Login.of(params)) as session:
-        site = Site(session, params["cluster"])
+        site = VsphereCluster(session, params["cluster"])
         module_ids = parse_module_ids(params["gpu_module_ids"])
         rows = _rows(requests, site, "planned", params["accelerators"], module_ids)
         findings = _plan(rows, site, session.api_version, params["accelerators"], module_ids)
@@ -94,7 +94,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
 
 def _rows(
     requests: list[request.VsphereRequest],
-    site: Site,
+    site: VsphereCluster,
     state: str,
     accelerators: dict[str, bool],
     module_ids: dict[str, int],
@@ -111,7 +111,7 @@ def _rows(
     return [_row(item, site, state, hosts[item.name]) for item in requests]
 
 
-def _row(item: request.VsphereRequest, site: Site, state: str, host: Esxi) -> MachineRow:
+def _row(item: request.VsphereRequest, site: VsphereCluster, state: str, host: Esxi) -> MachineRow:
     machine = site.machines.get(item.name)
     requested_host = item.vsphere.host
     if machine is not None and state != "absent" and requested_host and requested_host != machine.host:
@@ -127,7 +127,7 @@ def _row(item: request.VsphereRequest, site: Site, state: str, host: Esxi) -> Ma
 
 
 def place_on(
-    host: Esxi, specs: list[DomainSpec], site: Site, accelerators: dict[str, bool], module_ids: dict[str, int]
+    host: Esxi, specs: list[DomainSpec], site: VsphereCluster, accelerators: dict[str, bool], module_ids: dict[str, int]
 ) -> list[Placement]:
     """Plan virtual machines on a host together. Raises DomainError where they have no place."""
     model = site.model(host, accelerators)
@@ -142,7 +142,11 @@ def place_on(
 
 
 def _plan(
-    rows: list[MachineRow], site: Site, api: tuple[int, ...], accelerators: dict[str, bool], module_ids: dict[str, int]
+    rows: list[MachineRow],
+    site: VsphereCluster,
+    api: tuple[int, ...],
+    accelerators: dict[str, bool],
+    module_ids: dict[str, int],
 ) -> list[Finding]:
     """Plan the virtual machines of each host together; return the findings about each of them."""
     findings: list[Finding] = []
@@ -208,7 +212,7 @@ def decide(row: MachineRow, state: str, allow_restart: bool) -> None:
         row.actions = ["power_on"]
 
 
-def _reservations(rows: list[MachineRow], site: Site) -> list[Finding]:
+def _reservations(rows: list[MachineRow], site: VsphereCluster) -> list[Finding]:
     """Return findings on reservations that hosts or datastores cannot meet; on an unchanged host they only warn."""
     findings: list[Finding] = []
     disks_mib: dict[str, int] = {}
@@ -239,7 +243,7 @@ def _reservations(rows: list[MachineRow], site: Site) -> list[Finding]:
     return findings + list(preflight.of_datastores(disks_mib, site.free_bytes))
 
 
-def _apply(rows: list[MachineRow], site: Site, session: Session, params: dict[str, Any]) -> None:
+def _apply(rows: list[MachineRow], site: VsphereCluster, session: Session, params: dict[str, Any]) -> None:
     limit_s = params["task_timeout_s"]
     specs = {row.name: _spec(row, site) for row in rows if {"create", "reconfigure"} & set(row.actions)}
     for phase in results.PHASES:
@@ -257,11 +261,13 @@ def _apply(rows: list[MachineRow], site: Site, session: Session, params: dict[st
         references = session.wait(tasks, limit_s)
         if phase == "create":
             for row in rows_of_phase:
-                row.machine = Machine(row.name, references[row.name], None, False, "stopped", row.host.name, False)
+                row.machine = VirtualMachine(
+                    row.name, references[row.name], None, False, "stopped", row.host.name, False
+                )
     verify(rows, site, session)
 
 
-def _spec(row: MachineRow, site: Site) -> Any:
+def _spec(row: MachineRow, site: VsphereCluster) -> Any:
     settings = row.request.vsphere
     builder = Builder(
         row.name,
@@ -274,7 +280,7 @@ def _spec(row: MachineRow, site: Site) -> Any:
     return builder.build(row.wanted or {}, row.have, site.datastore(settings.datastore, row.name))
 
 
-def _request(phase: str, row: MachineRow, site: Site, session: Session, spec: Any) -> Callable[[], Any]:
+def _request(phase: str, row: MachineRow, site: VsphereCluster, session: Session, spec: Any) -> Callable[[], Any]:
     """Return the request that starts the task of a phase."""
 
     def machine() -> Any:
@@ -317,7 +323,7 @@ def _power(row: MachineRow, session: Session, method: str) -> Callable[[], Any]:
     return lambda: getattr(session.bound(row.machine.reference), method)() if row.machine else None
 
 
-def verify(rows: list[MachineRow], site: Site, session: Session) -> None:
+def verify(rows: list[MachineRow], site: VsphereCluster, session: Session) -> None:
     """Read back changed virtual machines, and slots of started ones. Raises DomainError for settings that were lost."""
     changed = [row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)]
     started = [row for row in rows if "power_on" in row.actions]

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan imp
     PlannedDevice,
     VspherePlan,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, VirtualMachine, VsphereCluster
 
 # The order of the actions over all virtual machines: devices and reservations are released before anything starts.
 PHASES = ("power_off", "destroy", "create", "upgrade", "reconfigure", "power_on")
@@ -31,7 +31,7 @@ class MachineRow:
     model: Host | None = None
     placement: Placement | None = None
     wanted: dict[str, Any] | None = None
-    machine: Machine | None = None
+    machine: VirtualMachine | None = None
     have: dict[str, Any] | None = None
     differences: list[dict[str, Any]] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ def topologies(rows: list[MachineRow]) -> list[dict[str, Any]]:
     return [{"name": name, "topology": models[name].to_dict()} for name in sorted(models)]
 
 
-def described(machine: Machine | None, row: MachineRow | None, site: Site) -> dict[str, Any]:
+def described(machine: VirtualMachine | None, row: MachineRow | None, site: VsphereCluster) -> dict[str, Any]:
     """Return one virtual machine as vsphere_gpu_vm_info returns it."""
     row_data: dict[str, Any] = {
         "name": row.name if row else machine.name if machine else "",

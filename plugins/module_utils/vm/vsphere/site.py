@@ -43,7 +43,7 @@ PROPERTIES = {
 
 
 @dataclass
-class Machine:
+class VirtualMachine:
     """A virtual machine as it is; ``config`` is the API's VirtualMachineConfigInfo."""
 
     name: str
@@ -63,7 +63,7 @@ class Esxi:
     reference: Any
     cluster: str
     properties: dict[str, Any]
-    machines: dict[str, Machine] = field(default_factory=dict)
+    machines: dict[str, VirtualMachine] = field(default_factory=dict)
 
     @property
     def release(self) -> str:
@@ -85,7 +85,7 @@ class Esxi:
         return "is in maintenance mode" if self.properties.get("runtime.inMaintenanceMode") else None
 
 
-class Site:
+class VsphereCluster:
     """One cluster of a vCenter as it was read, with ``hosts`` and ``machines`` by name."""
 
     def __init__(self, session: Session, cluster: str = "") -> None:
@@ -109,7 +109,7 @@ class Site:
             if parent in chosen or (not cluster and parent not in names):
                 host = Esxi(properties["name"], reference, names.get(parent, ""), properties)
                 self.hosts[host.name] = by_reference[reference._moId] = host
-        self.machines: dict[str, Machine] = {}
+        self.machines: dict[str, VirtualMachine] = {}
         for reference, properties in rows["VirtualMachine"]:
             on = by_reference.get(properties["runtime.host"]._moId) if properties.get("runtime.host") else None
             if on is None or properties.get("config") is None:
@@ -117,7 +117,7 @@ class Site:
             power = str(properties["runtime.powerState"])
             state = {"poweredOn": "running", "poweredOff": "stopped"}.get(power, "suspended")
             tools = properties.get("guest.toolsRunningStatus") == "guestToolsRunning"
-            machine = Machine(
+            machine = VirtualMachine(
                 properties["name"], reference, properties["config"], state == "running", state, on.name, tools
             )
             self.machines[machine.name] = on.machines[machine.name] = machine

@@ -8,7 +8,7 @@ import pytest
 from refusals import refuses
 from roce_path import LEAVES, LINKS, SPINES
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, Hop, buffer_cycle
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End, Hop, buffer_cycle
 
 START, GOAL = End("gpu1", "mlx5_0"), End("gpu2", "mlx5_0")
 UNLINKED = End("gpu9", "x")
@@ -16,7 +16,7 @@ UNLINKED = End("gpu9", "x")
 
 @pytest.mark.parametrize("links", [LINKS, LINKS[::-1], [(peer, end) for end, peer in LINKS], LINKS + LINKS])
 def test_the_hops_are_the_same_in_whatever_order_the_cables_are_given(links):
-    fabric = Fabric(links, [*LEAVES, *SPINES])
+    fabric = Cabling(links, [*LEAVES, *SPINES])
     assert fabric.shortest_hops(START, GOAL) == [
         Hop("leaf1", "h1", "u1"),
         Hop("leaf1", "h1", "u2"),
@@ -38,14 +38,14 @@ def test_the_hops_are_the_same_in_whatever_order_the_cables_are_given(links):
 
 def test_a_path_within_a_switch_has_one_hop():
     neighbour = End("gpu3", "mlx5_0")
-    fabric = Fabric([*LINKS, (neighbour, End("leaf1", "h2"))], [*LEAVES, *SPINES])
+    fabric = Cabling([*LINKS, (neighbour, End("leaf1", "h2"))], [*LEAVES, *SPINES])
     assert fabric.shortest_hops(START, neighbour) == [Hop("leaf1", "h1", "h2")]
     assert fabric.shortest_hops(neighbour, START) == [Hop("leaf1", "h2", "h1")]
 
 
 def test_parallel_cables_and_longer_ways():
     """Both cables of two switches are used; the way over a third switch is longer and is not."""
-    fabric = Fabric(
+    fabric = Cabling(
         [
             (START, End("a", "host")),
             (GOAL, End("b", "host")),
@@ -65,7 +65,7 @@ def test_parallel_cables_and_longer_ways():
 
 
 def test_a_host_between_switches_forwards_nothing():
-    fabric = Fabric(
+    fabric = Cabling(
         [
             (START, End("a", "host")),
             (GOAL, End("b", "host")),
@@ -88,7 +88,7 @@ def test_a_host_between_switches_forwards_nothing():
 )
 def test_a_cable_that_cannot_be_is_refused(links, subject, peers):
     with refuses(subject, *peers):
-        Fabric(links, "abc")
+        Cabling(links, "abc")
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_a_cable_that_cannot_be_is_refused(links, subject, peers):
 )
 def test_ends_that_have_no_path_are_refused(ends, subject):
     with refuses(subject):
-        Fabric(LINKS, [*LEAVES, *SPINES]).shortest_hops(*ends)
+        Cabling(LINKS, [*LEAVES, *SPINES]).shortest_hops(*ends)
 
 
 def ring(size, hosted=None):
     """Return a ring of switches; those in ``hosted`` (all by default) have a host."""
-    return Fabric(
+    return Cabling(
         [
             *((End(f"s{number}", "right"), End(f"s{(number + 1) % size}", "left")) for number in range(size)),
             *(
@@ -157,7 +157,7 @@ def test_only_switches_with_hosts_are_goals(hosted, cyclic):
 
 def test_a_cycle_is_found_beside_other_links():
     """The links that lead into a ring wait for it, but are not in the cycle."""
-    fabric = Fabric(
+    fabric = Cabling(
         [
             *((End(f"s{number}", "right"), End(f"s{(number + 1) % 5}", "left")) for number in range(5)),
             *((End(f"h{number}", "0"), End(f"s{number}", "host")) for number in range(5)),

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers 
     lossless_bytes,
     xoff_bytes,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, SeenNic
 
 NIC = Nic("mlx5_0", "eth0")
 LOSSLESS_BYTES = 159_744  # at 400 Gbit/s over 5 m with packets of 9000 bytes
@@ -52,7 +52,7 @@ def test_a_lossless_buffer_is_a_multiple_of_the_grain(speed, cable, mtu, size):
 
 
 def buffered(seen_dcb, lossless=(3,), speed=400):
-    return buffers(Seen(NIC, seen_dcb), lossless, speed, 5, 9000)
+    return buffers(SeenNic(NIC, seen_dcb), lossless, speed, 5, 9000)
 
 
 def dcb(now, total=None):

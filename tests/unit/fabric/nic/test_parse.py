@@ -16,7 +16,7 @@ from roce_path import nic, reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of, reading_of, seen_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen, VirtualFunction
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic, VirtualFunction
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic.ensure import shown
 
@@ -30,13 +30,13 @@ def test_a_nic_is_read_as_it_was_returned():
     empty = Nic("mlx5_0", "eth0")
     assert nic_of("gpu1", asdict(empty)) == empty
     read = reading_of("gpu1", {**DATA, "vfs": [VF], "uncovered": ["mlx5_1"], "vfs_unread": "no ip"}, {})
-    assert (read.seen, read.vfs, read.vfs_unread) == (Seen(NIC), (VirtualFunction(**VF),), "no ip")
+    assert (read.seen, read.vfs, read.vfs_unread) == (SeenNic(NIC), (VirtualFunction(**VF),), "no ip")
     assert (read.speed_gbit_s, read.mac, read.uncovered) == (400, None, ("mlx5_1",))
 
 
 def test_what_roce_nic_info_returns_is_read():
-    seen = Seen(NIC, None, {"pfc": "no such part"}, speed_gbit_s=400, gids=("RoCE v2, IPv4", None), mac="02::1")
-    assert reading_of("gpu1", shown(seen), {}).seen == Seen(NIC, cannot=seen.cannot, gids=seen.gids)
+    seen = SeenNic(NIC, None, {"pfc": "no such part"}, speed_gbit_s=400, gids=("RoCE v2, IPv4", None), mac="02::1")
+    assert reading_of("gpu1", shown(seen), {}).seen == SeenNic(NIC, cannot=seen.cannot, gids=seen.gids)
 
 
 def test_equal_nics_share_one_object():
@@ -52,9 +52,9 @@ def test_equal_nics_share_one_object():
 def test_the_reasons_for_missing_settings_are_read():
     nics = {}
     first = seen_of("gpu1", {**DATA, "cannot": {"pfc": "no such part"}}, nics)
-    assert first == Seen(NIC, cannot={"pfc": "no such part"})
+    assert first == SeenNic(NIC, cannot={"pfc": "no such part"})
     assert seen_of("gpu2", {**DATA, "cannot": {"pfc": "no such part"}, "mac": "02::1"}, nics) is first
-    assert seen_of("gpu2", DATA, nics) == Seen(NIC)
+    assert seen_of("gpu2", DATA, nics) == SeenNic(NIC)
     shared = seen_of("gpu2", {**DATA, "cannot": {"pfc": "no such part"}}, nics, "it has no cable_m")
     assert shared.cannot == {"pfc": "no such part", "own_buffer": "it has no cable_m"}
     assert len(nics) == 3

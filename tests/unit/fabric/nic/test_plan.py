@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NicRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 
 POLICY = read_policy({})
@@ -23,7 +23,7 @@ TWO = read_policy(
 )
 ANY = NicRequest()
 PORT = Nic("mlx5_0", "eth0")
-SEEN = Seen(PORT, Dcb("dcb", buffer_bytes=(262_016,) + (0,) * 7, buffer_total_bytes=1 << 20))
+SEEN = SeenNic(PORT, Dcb("dcb", buffer_bytes=(262_016,) + (0,) * 7, buffer_total_bytes=1 << 20))
 
 
 def planned(seen=SEEN, request=ANY, parent=None, policy=POLICY):
@@ -171,18 +171,18 @@ def test_a_refusal_of_a_function_names_it_the_reason_and_the_remedy(seen, messag
 @pytest.mark.parametrize("trust", ["pcp", None])
 def test_a_vf_of_a_port_without_trust_is_refused(trust):
     with raises(FabricError, "mlx5_2", "mlx5_0", trust or "no DSCP", "roce_host_nics"):
-        planned(Seen(replace(PORT, name="mlx5_2", is_vf=True)), parent=replace(PORT, trust=trust))
+        planned(SeenNic(replace(PORT, name="mlx5_2", is_vf=True)), parent=replace(PORT, trust=trust))
 
 
 def test_a_vf_is_not_checked_for_what_its_port_lacks():
-    vf = Seen(replace(PORT, is_vf=True), Dcb("dcb", classes_at_most=1, lossless_at_most=0), {"pfc": "of the port"})
+    vf = SeenNic(replace(PORT, is_vf=True), Dcb("dcb", classes_at_most=1, lossless_at_most=0), {"pfc": "of the port"})
     wanted, cannot = planned(vf)
     assert (wanted.is_vf, wanted.pfc, wanted.may_mark, cannot) == (True, (), None, {"pfc": "of the port"})
 
 
 def test_a_vf_may_mark_only_if_its_port_trusts_dscp():
     cannot = dict.fromkeys(plan.OF_THE_PORT, "it is of the port")
-    vf = Seen(replace(PORT, name="mlx5_2", is_vf=True), cannot=cannot)
+    vf = SeenNic(replace(PORT, name="mlx5_2", is_vf=True), cannot=cannot)
     assert planned(vf)[0].may_mark is None
     assert planned(vf, parent=replace(PORT, trust="dscp"))[0].may_mark is True
     with pytest.raises(FabricError, match=r"mlx5_2 \(VF of mlx5_0\): .*, since mlx5_0 trusts pcp"):
@@ -203,7 +203,7 @@ def test_differences_are_listed_by_priority_and_index():
     several = replace(SEEN, dcb=replace(SEEN.dcb, dscp_priorities={roce.dscp: (0, 3)}))
     assert plan.differences(wanted, several)["dscp_to_priority"][0]["priority 0 and 3"] == f"DSCP {roce.dscp}"
     assert not {"name", "interface", "is_vf", "may_mark", "buffer_bytes"} & set(changes)
-    assert plan.differences(wanted, Seen(wanted)) == {}
+    assert plan.differences(wanted, SeenNic(wanted)) == {}
 
 
 def test_differences_are_shown_as_lists_entries_and_values():
@@ -217,7 +217,7 @@ def test_differences_are_shown_as_lists_entries_and_values():
         queues=(Queue(True), None, *(Queue(True),) * 6), priority_to_class=(0, 0, *(7,) * 6),
         dscp_to_priority=(0, 0, 0, *(5,) * 61), pfc=(4,), cnp_dscp=48,
     )  # fmt: skip
-    assert plan.differences(wanted, Seen(now)) == {
+    assert plan.differences(wanted, SeenNic(now)) == {
         "trust": ("pcp", "dscp"),
         "dscp_to_priority": ({"priority 0": "DSCP 1-2"}, {"priority 1": "DSCP 1-2"}),
         "priority_to_class": ({"1": 0}, {"1": 1}),
@@ -229,17 +229,17 @@ def test_differences_are_shown_as_lists_entries_and_values():
         "forced_tos": (104, None),
         "ip_mtu_bytes": (1500, 9000),
     }
-    assert "pfc" not in plan.differences(wanted, Seen(now, cannot={"pfc": "no such part"}))
-    assert plan.differences(wanted, Seen(replace(now, pfc=(3,)), cannot={})).get("pfc") is None
+    assert "pfc" not in plan.differences(wanted, SeenNic(now, cannot={"pfc": "no such part"}))
+    assert plan.differences(wanted, SeenNic(replace(now, pfc=(3,)), cannot={})).get("pfc") is None
 
 
 def test_expected_settings_take_single_entries_from_the_wanted_ones():
     wanted = Nic("mlx5_0", "eth0", priority_to_class=(1, *(None,) * 7), notification=(3,), reaction=None, cm_tos=None)
     now = Nic("mlx5_0", "eth0", priority_to_class=(5,) * 8, notification=(1, 2), reaction=(4,), cm_tos=9, forced_tos=8)
-    then = plan.expected(wanted, Seen(now, cannot={"forced_tos": "no such file"}))
+    then = plan.expected(wanted, SeenNic(now, cannot={"forced_tos": "no such file"}))
     assert (then.priority_to_class, then.notification, then.reaction) == ((1, *(5,) * 7), (3,), (4,))
     assert (then.cm_tos, then.forced_tos) == (9, 8)
-    assert plan.expected(wanted, Seen(now)).forced_tos is None
+    assert plan.expected(wanted, SeenNic(now)).forced_tos is None
 
 
 def test_expected_settings_are_the_wanted_ones_or_else_the_current_ones():

@@ -11,7 +11,7 @@ from refusals import refuses
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import mlnx_qos
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.steps import steps
 
 OLD = Nic(
@@ -50,7 +50,7 @@ ECN = "/sys/class/net/eth0/ecn"
 
 
 def written(now, wanted, tool="dcb", **seen_settings):
-    seen = Seen(
+    seen = SeenNic(
         now, Dcb(tool, by_host=now.dcbx_by_host, **seen_settings), ecn_path=ECN, cnp_path=f"{ECN}/roce_np/cnp_dscp"
     )
     return [(step.setting, " ".join(step.argv) or f"{step.path} {step.text}".strip()) for step in steps(seen, wanted)]
@@ -103,7 +103,7 @@ def test_removed_pfc_is_turned_off_first_and_unchanged_pfc_remains_on():
 
 def test_nothing_is_written_if_all_settings_are_as_wanted():
     assert written(NEW, NEW) == []
-    assert steps(Seen(NEW), NEW) == []
+    assert steps(SeenNic(NEW), NEW) == []
 
 
 def test_a_change_of_trust_maps_every_dscp():
@@ -190,7 +190,7 @@ def test_the_scheduler_is_set_if_either_its_queues_or_its_priorities_differ(sett
 def test_dcbx_that_the_host_already_has_or_nobody_tells_is_not_taken_over():
     unknown = replace(NEW, dcbx_by_host=None)
     assert written(unknown, NEW) == []
-    assert steps(Seen(unknown), NEW) == []
+    assert steps(SeenNic(unknown), NEW) == []
 
 
 def test_only_differing_dscps_are_mapped():
@@ -203,6 +203,6 @@ def test_only_differing_dscps_are_mapped():
 
 def test_setting_dcb_without_a_tool_is_refused():
     with refuses("mlx5_0 (eth0)", "DCB", "no tool"):
-        steps(Seen(OLD), NEW)
+        steps(SeenNic(OLD), NEW)
     with refuses("mlx5_0 (eth0)", "DCB", "not supported"):
-        steps(Seen(OLD, cannot={"queues": "not supported"}), NEW)
+        steps(SeenNic(OLD, cannot={"queues": "not supported"}), NEW)

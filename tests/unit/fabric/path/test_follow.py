@@ -14,7 +14,7 @@ from plain_system import PLAIN
 from roce_path import at
 from switches import policies as any_policy
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
@@ -188,7 +188,7 @@ def test_pfc_for_a_lossy_class_is_a_fault():
 
 
 def ring(size):
-    return Fabric(
+    return Cabling(
         [
             *((End(f"s{number}", "right"), End(f"s{(number + 1) % size}", "left")) for number in range(size)),
             *((End(f"h{number}", "mlx5_0"), End(f"s{number}", "host")) for number in range(size)),

@@ -14,7 +14,7 @@ from plain_system import PLAIN
 from roce_path import LINKS, at, nic, reading
 from switches import ECN, port_qos
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Application,
     Ecn,
@@ -23,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     dscp_of,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, report, switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
@@ -56,12 +56,12 @@ PORTS = [
 ]
 PLANNED = [QOS, PORTS[4], replace(QOS, headroom=at(QOS.headroom, 3, Headroom(1, 1 << 20, 0, 0)))]
 NICS = [
-    Seen(NIC),
-    Seen(replace(NIC, pfc=(4,))),
-    Seen(replace(NIC, trust="pcp", cnp_dscp=4)),
-    Seen(replace(NIC, interface="eth1", reaction=())),
-    Seen(replace(NIC, notification=(0, 3, 4))),
-    Seen(replace(NIC, notification=None, dcbx_by_host=None), cannot={"notification": "its driver has none"}),
+    SeenNic(NIC),
+    SeenNic(replace(NIC, pfc=(4,))),
+    SeenNic(replace(NIC, trust="pcp", cnp_dscp=4)),
+    SeenNic(replace(NIC, interface="eth1", reaction=())),
+    SeenNic(replace(NIC, notification=(0, 3, 4))),
+    SeenNic(replace(NIC, notification=None, dcbx_by_host=None), cannot={"notification": "its driver has none"}),
 ]
 APPLICATIONS = [Application("NCCL", 106, queue_pairs=4), Application("NCCL", 104), Application("x", 40, queue_pairs=1)]
 
@@ -185,7 +185,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
 def fabrics(draw):
     """Draw some links of a small Clos fabric, and the readings of its devices."""
     links = draw(st.lists(st.sampled_from(LINKS), min_size=3, unique=True))
-    fabric = Fabric(links, sorted({end.device for link in links for end in link if not end.device.startswith("gpu")}))
+    fabric = Cabling(links, sorted({end.device for link in links for end in link if not end.device.startswith("gpu")}))
     return fabric, read_back(draw, links, ("told", "linux"))
 
 
@@ -200,7 +200,7 @@ def test_the_survey_equals_a_check_of_every_part(drawn):
 def test_equal_parts_are_checked_once(monkeypatch):
     looked = []
     monkeypatch.setattr(switch_checks, "egress", lambda port, *_more: looked.append(port) or ())
-    fabric = Fabric(LINKS, ["leaf1", "leaf2", "spine1", "spine2"])
+    fabric = Cabling(LINKS, ["leaf1", "leaf2", "spine1", "spine2"])
     ports = {name: {end.port: QOS for end in fabric.peer if end.device == name} for name in fabric.switches}
     seen = ReadBack({}, {name: Switch(name, "told", qos_by_port) for name, qos_by_port in ports.items()})
     parts = list(survey(fabric, Checker(POLICY, POLICY.classes[0], seen)))
@@ -294,7 +294,7 @@ def test_the_module_returns_the_result_of_the_survey(data):
             }
         )
         planned = plan(policy, read_switches(switches))
-        fabric = Fabric(LINKS, list(switches))
+        fabric = Cabling(LINKS, list(switches))
         back = replace(seen, planned=planned)
         checker = Checker(policy, policy.classes[0], back)
         parts = [*survey(fabric, checker), deadlock(fabric, checker)]

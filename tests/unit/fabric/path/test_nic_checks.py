@@ -10,7 +10,7 @@ import pytest
 from roce_path import at, nic
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import SeenNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import fault, unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
@@ -90,12 +90,12 @@ def test_one_queue_pair_is_a_fault_and_an_unknown_number_is_unseen():
 
 
 def sent(cannot=None, policy=POLICY, at_class=0, **changes):
-    seen = Seen(replace(nic(policy), **changes), cannot=cannot or {})
+    seen = SeenNic(replace(nic(policy), **changes), cannot=cannot or {})
     return list(nic_checks.sender(seen, policy.classes[at_class], policy))
 
 
 def received(cannot=None, policy=POLICY, at_class=0, **changes):
-    seen = Seen(replace(nic(policy), **changes), cannot=cannot or {})
+    seen = SeenNic(replace(nic(policy), **changes), cannot=cannot or {})
     return list(nic_checks.receiver(seen, policy.classes[at_class], policy))
 
 
@@ -219,7 +219,7 @@ def test_a_reaction_point_is_on_for_the_classs_priority():
     claim, consequence = "the reaction point of priority 3 is on", "CNPs arrive and the sender does not slow down"
 
     def found(on, cannot=None):
-        return list(nic_checks.reactor(Seen(replace(NIC, reaction=on), cannot=cannot or {}), ROCE))
+        return list(nic_checks.reactor(SeenNic(replace(NIC, reaction=on), cannot=cannot or {}), ROCE))
 
     assert found((3,)) == found((0, 3)) == []
     assert found((0,)) == [fault(claim, 3, [0], consequence)]

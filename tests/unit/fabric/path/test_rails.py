@@ -8,7 +8,7 @@ import pytest
 from messages import Mentions
 from proof_requests import params as proof_request
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import Cabling, End
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.rails import Rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
@@ -29,7 +29,7 @@ def rail_links(hosts=4, nics=2, leaf_of=lambda _host, nic: f"leaf{nic}", unit=""
 
 def rails(links, carried_by=None):
     switches = {end.device for link in links for end in link if not end.device.startswith(("gpu", "vm", "store"))}
-    return Rails(Fabric(links, switches), carried_by or {})
+    return Rails(Cabling(links, switches), carried_by or {})
 
 
 def found(links):

@@ -200,7 +200,7 @@ def test_nothing_is_named_where_the_policy_changes_nothing(monkeypatch):
 
 def test_a_refusal_of_the_system_is_what_the_policy_would_still_change(monkeypatch):
     def refuse(_running, _wanted):
-        raise FabricError("a: p1", "it has no such port", "name another")
+        raise FabricError("it has no such port", "name another", subject="a: p1")
 
     monkeypatch.setitem(SYSTEMS, "plain", replace(PLAIN, remediation=refuse))
     (change,) = configs.left_to_change({"a": Switch("a", "plain")}, {"a": "{}"}, "a")

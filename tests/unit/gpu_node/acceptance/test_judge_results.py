@@ -23,20 +23,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
     ],
 )
 def test_a_result_is_worse_the_smaller_its_share_is(measured, limit, share, wanted, badness):
-    result = judge.Result("x", measured, limit, share, "", "")
+    result = judge.BandwidthResult("x", measured, limit, share, "", "")
     assert (result.wanted, result.badness) == (wanted, badness)
 
 
 def test_a_rate_at_the_limit_holds():
-    (claim,) = judge.claims([judge.Result("x", 50.0, 100.0, 0.5, "100.0 GB/s of y", "z")])
+    (claim,) = judge.claims([judge.BandwidthResult("x", 50.0, 100.0, 0.5, "100.0 GB/s of y", "z")])
     assert claim == Claim(
         "acceptance", "x", {"at least GB/s": 50.0}, {"GB/s": 50.0}, True, "z", "50% of 100.0 GB/s of y"
     )
 
 
 def test_a_rate_below_the_limit_fails_with_the_known_causes():
-    slow = judge.Result("x", 40.126, 100.0, 0.51234, "100.0 GB/s of y", "z", causes=("a", "b"))
-    unexplained = judge.Result("y", 40.0, 100.0, 0.5, "100.0 GB/s of y", "z")
+    slow = judge.BandwidthResult("x", 40.126, 100.0, 0.51234, "100.0 GB/s of y", "z", causes=("a", "b"))
+    unexplained = judge.BandwidthResult("y", 40.0, 100.0, 0.5, "100.0 GB/s of y", "z")
     assert judge.claims([slow, unexplained]) == [
         Claim(
             "acceptance",
@@ -147,7 +147,7 @@ def test_the_slowest_pair_of_gpus_is_named():
     addresses = gpus(host)[:3]
     results = judge.of_nvbandwidth(ran(printed.nvbandwidth(addresses, [55.0] * 3)), host)
     assert [result for result in results if result.limit is None] == [
-        judge.Result(
+        judge.BandwidthResult(
             "device_to_device_memcpy_read_ce, the slowest of 6 pairs of GPUs",
             391.0,
             None,
@@ -210,14 +210,14 @@ def test_a_rail_without_topologies_is_compared_with_its_port():
 
 def test_the_collective_has_the_rate_of_all_ports_as_its_limit():
     result = judge.of_nccl(ran(printed.nccl(48.0)), 50.0, ("cause",), "all_reduce_perf")
-    assert result == judge.Result(
+    assert result == judge.BandwidthResult(
         "all_reduce_perf", 48.0, 50.0, 0.75, "50.0 GB/s of a node's NICs", "nccl-tests all_reduce_perf", "", ("cause",)
     )
 
 
 def test_rates_are_compared_with_the_baseline_the_worst_share_first():
     def result(what, measured, *causes):
-        return judge.Result(what, measured, None, 1, "x", "tool", causes=causes)
+        return judge.BandwidthResult(what, measured, None, 1, "x", "tool", causes=causes)
 
     results = [
         result("same", 95.0),

@@ -21,13 +21,13 @@ def test_all_facts_of_a_machine_are_read(tmp_path):
     node.write("/sys/bus/pci/devices/0000:00:02.0/vendor", "0x10de\n")
     node.write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module  595.91.07  Release\n")
     node.packages, node.modules = {"bash": "5.2-1"}, {"6.1.0-31-amd64": "595.91.07"}
-    assert machine.observe(node, False) == machine.Machine(
+    assert machine.observe(node, False) == machine.MachineFacts(
         system=systems.find("debian", "12"),
         version="12",
         in_image=False,
         kernels=("6.1.0-31-amd64",),
         architecture="x86_64",
-        devices=machine.Devices(gpus=4, nvswitches=2),
+        devices=machine.SoftwareDevices(gpus=4, nvswitches=2),
         secure_boot=True,
         installed={"bash": "5.2-1"},
         modules={"6.1.0-31-amd64": "595.91.07"},
@@ -168,7 +168,7 @@ def test_vpd_is_not_read_beside_older_gpus(tmp_path):
     node = Node(tmp_path, device="0x2330")
     connectx(node, "0000:a1:00.0", vpd(b"SMDL=SW_MNG"))
     connectx(node, "0000:a2:00.0", b"")
-    assert machine.observe(node, False).devices == machine.Devices(gpus=8)
+    assert machine.observe(node, False).devices == machine.SoftwareDevices(gpus=8)
 
 
 @pytest.mark.parametrize(("device", "old"), [("0x1db6", 2), ("0x1e30", 0), ("", 0)])

@@ -11,19 +11,19 @@ from gpu_nodes import Node
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import plan, request
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import Devices, observe
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import SoftwareDevices, observe
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 
 
 @pytest.mark.parametrize(
     ("asked", "devices", "fabric"),
     [
-        ("auto", Devices(gpus=8, management=("0000:a1:00.0",)), "nvlink5"),
+        ("auto", SoftwareDevices(gpus=8, management=("0000:a1:00.0",)), "nvlink5"),
         # A virtual machine that serves the board for others, and one with a part of the board.
-        ("auto", Devices(management=("0000:a1:00.0",)), "nvlink5"),
-        ("auto", Devices(gpus=4), "none"),
-        ("nvlink5", Devices(gpus=8, unknown=("0000:a1:00.0",)), "nvlink5"),
-        ("auto", Devices(nvswitches=4), "nvswitch"),
+        ("auto", SoftwareDevices(management=("0000:a1:00.0",)), "nvlink5"),
+        ("auto", SoftwareDevices(gpus=4), "none"),
+        ("nvlink5", SoftwareDevices(gpus=8, unknown=("0000:a1:00.0",)), "nvlink5"),
+        ("auto", SoftwareDevices(nvswitches=4), "nvswitch"),
     ],
 )
 def test_the_fabric_follows_from_the_functions_of_the_board(tmp_path, asked, devices, fabric):
@@ -39,37 +39,37 @@ def test_the_fabric_follows_from_the_functions_of_the_board(tmp_path, asked, dev
         (
             "ubuntu2404",
             {"modules": "precompiled"},
-            {"devices": Devices(gpus=8, management=("0000:a1:00.0",))},
+            {"devices": SoftwareDevices(gpus=8, management=("0000:a1:00.0",))},
             [Mentions("NVLink", "5", "gpu_node_modules")],
         ),
         (
             "debian12",
             {},
-            {"devices": Devices()},
+            {"devices": SoftwareDevices()},
             [Mentions("NVIDIA", "GPU")],
         ),
         (
             "debian12",
             {},
-            {"devices": Devices(gpus=2, old_gpus=("0000:01:00.0",))},
+            {"devices": SoftwareDevices(gpus=2, old_gpus=("0000:01:00.0",))},
             [Mentions("595.91.07", "GPUs", "0000:01:00.0")],
         ),
         (
             "debian12",
             {"fabric": "nvlink5"},
-            {"devices": Devices(gpus=8, nvswitches=4)},
+            {"devices": SoftwareDevices(gpus=8, nvswitches=4)},
             [Mentions("NVSwitch", "NVLink", "5", "gpu_node_fabric")],
         ),
         (
             "debian12",
             {"fabric": "nvswitch"},
-            {"devices": Devices(gpus=8, management=("0000:a1:00.0",))},
+            {"devices": SoftwareDevices(gpus=8, management=("0000:a1:00.0",))},
             [Mentions("0000:a1:00.0", "NVSwitches", "NVLink", "5", "gpu_node_fabric")],
         ),
         (
             "debian12",
             {},
-            {"devices": Devices(gpus=8, unknown=("0000:a1:00.0",))},
+            {"devices": SoftwareDevices(gpus=8, unknown=("0000:a1:00.0",))},
             [Mentions("0000:a1:00.0", "NVSwitches", "VPD", "gpu_node_fabric")],
         ),
     ],

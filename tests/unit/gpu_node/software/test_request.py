@@ -23,7 +23,7 @@ def refused(data):
 
 
 def test_the_defaults_are_the_recommended_release_with_dkms_and_dcgm():
-    assert request.read({}) == request.Request(
+    assert request.read({}) == request.SoftwareRequest(
         driver="595.91.07",
         modules="dkms",
         gpudirect="dmabuf",

@@ -13,7 +13,7 @@ from messages import raises
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import devices, expected, stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect.errors import ExpectError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Port, Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import CheckSetting, ExpectedPort
 
 CHECKS = ("pcie_width", "xid_79")
 SERVER = "supermicro-4029gp-ve"
@@ -134,7 +134,7 @@ def test_a_wrong_setting_is_refused_with_the_node_and_the_setting(given, facts):
 
 def test_limits_and_checks_that_are_off_are_kept_with_their_reason():
     settings = made(checks={"pcie_width": {"limit": 8}, "xid_79": {"disabled": "broken riser, ticket 7"}}).settings
-    assert settings == {"pcie_width": Setting(8.0), "xid_79": Setting(None, "broken riser, ticket 7")}
+    assert settings == {"pcie_width": CheckSetting(8.0), "xid_79": CheckSetting(None, "broken riser, ticket 7")}
 
 
 @pytest.mark.parametrize("name", ["rdmap197s0", "roceo1", "ibo1", "hns_0", "rocep1s0f1", "mlx5_0", "cable"])
@@ -161,8 +161,8 @@ def test_ports_have_their_peer_and_cable():
         "eth0": {"speed_gbit_s": 25, "cable_m": 3},
     }
     assert made(host=host, ports=ports).ports == (
-        Port("eth0", nic.address, "Ethernet", 25.0),
-        Port("mlx5_0/1", nic.address, "InfiniBand", 400.0, "leaf-3 p17", "ib-000017", 0),
+        ExpectedPort("eth0", nic.address, "Ethernet", 25.0),
+        ExpectedPort("mlx5_0/1", nic.address, "InfiniBand", 400.0, "leaf-3 p17", "ib-000017", 0),
     )
 
 

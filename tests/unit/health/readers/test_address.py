@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import HYPERVISOR, Device, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import HYPERVISOR, Expected, ExpectedDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import gpus, pci_address
 
 
@@ -26,7 +26,7 @@ def test_what_is_no_address_is_none(text):
 
 
 DEVICES = tuple(
-    Device(f"0000:{bus}:00.0", "gpu", f"GPU {bus}", device_id)
+    ExpectedDevice(f"0000:{bus}:00.0", "gpu", f"GPU {bus}", device_id)
     for bus, device_id in (("1b", "10de:2330"), ("1c", "1002:74a1"), ("1d", "8086:0bda"), ("1e", ""))
 )
 

@@ -14,7 +14,13 @@ import pytest
 from health_nodes import failed, node, unmeasured, values, write
 from redfish_bmc import RedfishBmc, collection
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Place, Port, Reading, Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    CheckSetting,
+    Expected,
+    ExpectedPort,
+    Place,
+    Reading,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc import ipmi, redfish
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host import edac, ethernet, nvme, rdma
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
@@ -27,8 +33,8 @@ KINDS = ("disk", "bmc", "infiniband", "ethernet", "memory-edac")
 PORTS = Expected(
     "gpu01",
     ports=(
-        *(Port(f"mlx5_{number}/1", rate_gbit_s=400.0) for number in (0, 1, 4, 5, 6, 7, 8, 9)),
-        Port("mlx5_bond_0/1", link_layer="Ethernet", rate_gbit_s=200.0),
+        *(ExpectedPort(f"mlx5_{number}/1", rate_gbit_s=400.0) for number in (0, 1, 4, 5, 6, 7, 8, 9)),
+        ExpectedPort("mlx5_bond_0/1", link_layer="Ethernet", rate_gbit_s=200.0),
     ),
 )
 SYSFS = {
@@ -236,7 +242,7 @@ def test_documents_of_redfish(tmp_path, name):
         once = redfish.read(server.target())
     finally:
         server.stop()
-    plan = Expected("gpu01", settings={"bmc_power_supplies": Setting(limit=number)})
+    plan = Expected("gpu01", settings={"bmc_power_supplies": CheckSetting(limit=number)})
     assert failed(once, expected=plan) == expected
     assert values(once)["bmc_power_supplies", "power supplies"] == present
     # These BMCs do not say whether there is input power, which is no pass.

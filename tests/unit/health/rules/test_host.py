@@ -14,10 +14,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     EVENT,
     INCREASE_AT_MOST,
     NOT_TRUE,
-    Device,
     Expected,
+    ExpectedDevice,
+    ExpectedPort,
     Place,
-    Port,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import bmc, host, network
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES, TABLES
@@ -25,8 +25,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table 
 MINE = (*host.RULES, *network.RULES, *bmc.RULES)
 EXPECTED = Expected(
     "gpu01",
-    devices=(Device("0000:5c:00.0", "nic", "NIC", link_speed_gt_s=32.0, link_width=16),),
-    ports=(Port("mlx5_4/1", rate_gbit_s=400.0),),
+    devices=(ExpectedDevice("0000:5c:00.0", "nic", "NIC", link_speed_gt_s=32.0, link_width=16),),
+    ports=(ExpectedPort("mlx5_4/1", rate_gbit_s=400.0),),
     memory_bytes=1000,
     processors=96,
 )

@@ -50,12 +50,12 @@ def test_recorded_output_of_mstconfig_is_read():
         "ESWITCH_HAIRPIN_DESCRIPTORS",
         "MEMIC_SIZE_LIMIT",
     ]
-    assert settings["MEMIC_SIZE_LIMIT"] == nic_firmware.Setting(Value("_256KB(1)"), Value("DISABLED(0)"))
+    assert settings["MEMIC_SIZE_LIMIT"] == nic_firmware.FirmwareSetting(Value("_256KB(1)"), Value("DISABLED(0)"))
 
 
 def test_recorded_output_of_old_firmware_is_read():
     settings = nic_firmware.parse(RECORDED_OLD)
-    assert settings["NUM_OF_VFS"] == nic_firmware.Setting(None, Value("16"))
+    assert settings["NUM_OF_VFS"] == nic_firmware.FirmwareSetting(None, Value("16"))
 
 
 @pytest.mark.parametrize(
@@ -106,38 +106,38 @@ def test_equivalent_forms_of_a_value_are_equal(text, wanted, same):
 @pytest.mark.parametrize(
     ("seen", "want", "plan"),
     [
-        ({"A": "1"}, {"A": 1}, nic_firmware.Plan({}, [], [])),
-        ({"A": "1"}, {"A": 2}, nic_firmware.Plan({"A": 2}, [], [])),
-        ({}, {"A": 2}, nic_firmware.Plan({}, [], ["A"])),
+        ({"A": "1"}, {"A": 1}, nic_firmware.FirmwarePlan({}, [], [])),
+        ({"A": "1"}, {"A": 2}, nic_firmware.FirmwarePlan({"A": 2}, [], [])),
+        ({}, {"A": 2}, nic_firmware.FirmwarePlan({}, [], ["A"])),
         (
             {ADVANCED: "False(0)"},
             {HIDDEN: 1},
-            nic_firmware.Plan({}, [], [HIDDEN]),
+            nic_firmware.FirmwarePlan({}, [], [HIDDEN]),
         ),
         (
             {ADVANCED: "False(0)"},
             {HIDDEN: 1, ADVANCED: True},
-            nic_firmware.Plan({ADVANCED: True}, [HIDDEN], []),
+            nic_firmware.FirmwarePlan({ADVANCED: True}, [HIDDEN], []),
         ),
         (
             {ADVANCED: "True(1)"},
             {HIDDEN: 1, ADVANCED: True},
-            nic_firmware.Plan({}, [], [HIDDEN]),
+            nic_firmware.FirmwarePlan({}, [], [HIDDEN]),
         ),
         (
             {},
             {HIDDEN: 1, ADVANCED: True},
-            nic_firmware.Plan({}, [], [HIDDEN, ADVANCED]),
+            nic_firmware.FirmwarePlan({}, [], [HIDDEN, ADVANCED]),
         ),
     ],
 )
 def test_settings_are_divided_by_what_old_firmware_shows(seen, want, plan):
-    shown = {name: nic_firmware.Setting(None, Value(text)) for name, text in seen.items()}
+    shown = {name: nic_firmware.FirmwareSetting(None, Value(text)) for name, text in seen.items()}
     assert nic_firmware.plan(shown, want) == plan
 
 
 def test_a_table_row_needs_all_columns_and_a_broken_table_is_quoted():
     text = "Configurations:  Next Boot\n  A  1\n  B  1  2\n  C\n\n"
-    assert nic_firmware.parse("X  1\n" + text) == {"A": nic_firmware.Setting(None, Value("1"))}
+    assert nic_firmware.parse("X  1\n" + text) == {"A": nic_firmware.FirmwareSetting(None, Value("1"))}
     with raises(HostError, "mstconfig", "'Next Boot'", "x" * 200):
         nic_firmware.parse("x" * 201)

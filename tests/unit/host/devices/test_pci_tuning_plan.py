@@ -9,7 +9,7 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.pci_tuning import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.pci_tuning import DeviceTuning
 
 GPU, NIC, PORT, SWITCH_PORT = "0000:13:00.0", "0000:15:00.0", "0000:10:00.0", "0000:12:00.0"
 DISPLAY = "0000:00:03.0"  # not a PCI Express device
@@ -40,10 +40,10 @@ def test_a_setting_knows_how_its_device_was_named(server):
     ]
     found = wanted(server, *entries)
     assert found[GPU] == {
-        "max_read_request_bytes": Setting("max_read_request_bytes", 512, True, False),
-        "relaxed_ordering": Setting("relaxed_ordering", True, False, False),
+        "max_read_request_bytes": DeviceTuning("max_read_request_bytes", 512, True, False),
+        "relaxed_ordering": DeviceTuning("relaxed_ordering", True, False, False),
     }
-    assert found[PORT] == {"acs": Setting("acs", [], False, True)}
+    assert found[PORT] == {"acs": DeviceTuning("acs", [], False, True)}
 
 
 def test_a_port_of_the_plan_without_acs_is_left_alone(server):
@@ -191,5 +191,8 @@ def test_a_refusal_by_the_kernel_for_another_reason_is_not_taken_for_lockdown(se
     ],
 )
 def test_the_first_three_devices_are_named(numbers, words):
-    setting = Setting("acs", [], False, False)
-    assert pci_tuning.counts_of_devices([pci_tuning.Change(str(number), setting, None) for number in numbers]) == words
+    setting = DeviceTuning("acs", [], False, False)
+    assert (
+        pci_tuning.counts_of_devices([pci_tuning.TuningWrite(str(number), setting, None) for number in numbers])
+        == words
+    )

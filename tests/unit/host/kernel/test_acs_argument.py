@@ -124,7 +124,7 @@ def test_a_kernel_without_the_acs_argument_is_named_with_those_that_have_it(rele
 
 def test_a_decision_has_a_form_for_facts():
     assert acs_argument.NOT_NEEDED.to_dict() == {"argument": None, "reason": None, "not_taken": []}
-    decision = acs_argument.Decision("a", "b", ["c"])
+    decision = acs_argument.AcsDecision("a", "b", ["c"])
     assert decision.to_dict() == {"argument": "a", "reason": "b", "not_taken": ["c"]}
 
 
@@ -132,7 +132,7 @@ def test_the_reason_against_the_argument_is_part_of_the_decision():
     host = servers.hgx()
     host.kernel_release = None
     plan = AcsPlan(host, servers.passed(host), VIRTUAL_MACHINES)
-    assert acs_argument.decide(plan, "") == acs_argument.Decision(None, UNKNOWN, [])
+    assert acs_argument.decide(plan, "") == acs_argument.AcsDecision(None, UNKNOWN, [])
 
 
 @pytest.mark.parametrize(("command_line", "named"), [("ro {}", 2), ("{}", 2), ("ro {};more", 0), ("ro x{}", 0)])

@@ -84,7 +84,7 @@ def test_the_vendor_of_the_iommu_is_that_of_its_table_or_else_of_the_cpu(server,
 
 
 def test_computed_arguments_come_before_others_and_once(server):
-    acs = acs_argument.Decision(ACS, None)
+    acs = acs_argument.AcsDecision(ACS, None)
     data = {"arguments": ["quiet", "x"], "remove": ["y"]}
     assert kernel_arguments.wanted(server, data, acs, ["nouveau"], ["x", "initcall_blacklist=a"]) == (
         ["quiet", "x", "module_blacklist=nouveau", "initcall_blacklist=a", ACS],

@@ -17,7 +17,7 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build, first_stages
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.fetch import Fetcher
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
@@ -42,7 +42,7 @@ def site(tmp_path, monkeypatch):
     top = Layer("top", "base", "debian", "bookworm", "amd64", (archive,))
     images = {"node": Image("node", (base, top), ("quiet",), 1024)}
     keys = make_keys(tmp_path / "keys")
-    setting = Setting(
+    setting = BuildEnvironment(
         tmp_path / "store", tmp_path / "cache", keys / "image.key", keys / "image.pub", None, "init", False, open_url
     )
     requests = build.layer_requests(images, Fetcher(open_url))

@@ -17,7 +17,7 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import LayerRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image, Layer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import SecureBoot
@@ -37,7 +37,7 @@ class Steps:
     def __init__(self, tmp_path, monkeypatch):
         self.lines, self.cached, self.staged = [], [], []
         self.at_work = None
-        self.setting = Setting(
+        self.setting = BuildEnvironment(
             tmp_path / "store", tmp_path / "cache", Path("/key"), Path("/pub"), None, "", False, None
         )
         monkeypatch.setenv("PATH", "/opt/bin")
@@ -56,7 +56,9 @@ class Steps:
             (build, "layer_key"): lambda layer, parent, digests, content: f"{parent or ''}/{layer.name}",
             (build.sign, "read_public_key"): lambda path: f"key of {path}",
             (build, "require_namespaces"): lambda: None,
-            (Setting, "sign"): lambda setting, data, public_key: self.lines.append(f"sign {data} {public_key}"),
+            (BuildEnvironment, "sign"): lambda setting, data, public_key: self.lines.append(
+                f"sign {data} {public_key}"
+            ),
             (build.layers, "content_digests"): lambda layer: {},
             (build.layers, "find"): lambda cache, key: key.rpartition("/")[2] in self.cached,
             (build.layers, "built"): lambda cache, request: request.layer.name,
@@ -180,7 +182,7 @@ def test_check_mode_builds_without_the_signing_key(steps):
 
 def test_a_failed_first_stage_fails_the_build_and_the_work_is_removed(steps, monkeypatch):
     def fail(*_given):
-        raise ImageError("image node", "broken", "mend it")
+        raise ImageError("broken", "mend it", subject="image node")
 
     monkeypatch.setattr(build.first_stages, "make_stage", fail)
     with pytest.raises(ImageError, match="image node: broken; mend it"):

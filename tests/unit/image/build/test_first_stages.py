@@ -19,7 +19,7 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import first_stages
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import LayerRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Layer
@@ -54,7 +54,7 @@ def setting(tmp_path):
     (folder / "layer.json").write_text(json.dumps(record))
     (folder / "listing.json").write_text("{}")
     none = tmp_path / "none"
-    return Setting(tmp_path / "store", tmp_path / "cache", none, none, None, "#!/bin/sh\n", False, print)
+    return BuildEnvironment(tmp_path / "store", tmp_path / "cache", none, none, None, "#!/bin/sh\n", False, print)
 
 
 def made(setting, work, log):
@@ -96,7 +96,7 @@ def test_the_first_stage_is_built_once_and_is_reproducible(setting, tmp_path):
 
 def test_errors_in_the_namespace_are_reported_outside(setting, tmp_path):
     def refused():
-        raise ImageError("layer base", "it is broken", "mend it")
+        raise ImageError("it is broken", "mend it", subject="layer base")
 
     with pytest.raises(ImageError) as told:
         isolated(refused)

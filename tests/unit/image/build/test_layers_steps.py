@@ -283,7 +283,7 @@ def test_an_error_names_the_log_which_the_next_build_of_the_layer_replaces(site,
     def fail(root, layer, run, digests, caches):
         (root / "make.log").write_text("the compiler's error\n")
         Run(layer.name, print, log=log)(["sh", "-c", "echo Consult /make.log for more information."])
-        raise ImageError("layer base", "failed", "mend it")
+        raise ImageError("failed", "mend it", subject="layer base")
 
     monkeypatch.setattr(layers.family_of(""), "install", fail)
     with raises(ImageError, "base", "failed", log):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from image_samples import SIGNATURE, Sample, sha256
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import publish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package, dump
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import ImagePackage, dump
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 
@@ -36,9 +36,12 @@ def part(layer, *packages):
 
 def test_each_package_has_the_layer_that_installed_its_version():
     parts = [part("base", ("a", "1"), ("b", "1"), ("c", "1")), part("gpu", ("a", "1"), ("b", "2"))]
-    assert publish.packages_by_layer(parts) == (Package("a", "1", "amd64", "base"), Package("b", "2", "amd64", "gpu"))
+    assert publish.packages_by_layer(parts) == (
+        ImagePackage("a", "1", "amd64", "base"),
+        ImagePackage("b", "2", "amd64", "gpu"),
+    )
     again = [*parts, part("top", ("a", "1"), ("b", "2"), ("c", "1"))]
-    assert publish.packages_by_layer(again)[2] == Package("c", "1", "amd64", "top")
+    assert publish.packages_by_layer(again)[2] == ImagePackage("c", "1", "amd64", "top")
 
 
 def test_only_a_complete_image_with_a_valid_signature_is_whole(tmp_path, monkeypatch):

@@ -9,11 +9,11 @@ import json
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.sbom import sbom
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import ImagePackage
 
 pytest.importorskip("cyclonedx")
 
-PACKAGES = (Package("bash", "5.2-1", "amd64", "base"), Package("less", "1:590-2", "amd64", "site"))
+PACKAGES = (ImagePackage("bash", "5.2-1", "amd64", "base"), ImagePackage("less", "1:590-2", "amd64", "site"))
 LAYERS = {"base": "0" * 64, "site": "1" * 64}
 
 

@@ -119,7 +119,7 @@ def fail(error):
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ImageError("layer base", "é broke", "mend it"), "layer base: é broke; mend it"),
+        (ImageError("é broke", "mend it", subject="layer base"), "layer base: é broke; mend it"),
         (FileNotFoundError(2, "No such file", "/x"), "/x: No such file; fix it and run again"),
         (OSError("odd"), "the build: odd; fix it and run again"),
     ],
@@ -136,7 +136,7 @@ def test_an_unexpected_error_is_reported_with_its_place(libc):
 
 def test_a_long_error_is_reported_completely(libc):
     """A pipe holds 64 KiB, so it is written in several parts."""
-    told, _calls = run(libc, fail(ImageError("layer base", "x" * 200_000, "mend it")))
+    told, _calls = run(libc, fail(ImageError("x" * 200_000, "mend it", subject="layer base")))
     assert told == f"layer base: {'x' * 200_000}; mend it"
 
 

@@ -10,7 +10,7 @@ from messages import raises
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
-SLOW = ImageError("layer base", "too slow", "give another")
+SLOW = ImageError("too slow", "give another", subject="layer base")
 
 
 def test_output_is_shown_line_by_line_and_returned_with_the_status():

@@ -8,8 +8,8 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import bmc as bmc_module
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import (
-    Bmc,
     BmcError,
+    BootBmc,
     wait_for_override,
     wait_for_power,
 )
@@ -35,7 +35,7 @@ def _no_sleep(monkeypatch):
     ],
 )
 def test_each_cause_has_its_next_step(cause, remedy):
-    error = Bmc("10.9.9.1", "root", "do-not-show-me").failure("bm01", "ctl1", cause)
+    error = BootBmc("10.9.9.1", "root", "do-not-show-me").failure("bm01", "ctl1", cause)
     assert error.subject == "bm01"
     assert "10.9.9.1" in error.cause
     assert cause in error.cause

@@ -9,7 +9,7 @@ from messages import raises
 from quirky_bmc import QuirkyBmc
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import bmc as bmc_module
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import Bmc, BmcError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import BmcError, BootBmc
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc_redfish import restart
 
 
@@ -29,7 +29,7 @@ def start(tmp_path):
 
 def ask(server, **settings):
     """Restart the node through the BMC; return (the boot properties of the changes, the commands)."""
-    restart(Bmc(server.address, "root", "secret", ca=server.ca, power_timeout_s=4, timeout_s=5, **settings))
+    restart(BootBmc(server.address, "root", "secret", ca=server.ca, power_timeout_s=4, timeout_s=5, **settings))
     overrides = [change for change in server.changes if isinstance(change, dict)]
     return overrides, [change for change in server.changes if isinstance(change, str)]
 
@@ -46,7 +46,7 @@ def test_a_read_only_boot_mode_that_is_wrong_is_an_error_and_nothing_is_restarte
     with pytest.raises(BmcError, match="read-only") as caught:
         ask(server)
     assert server.changes == []
-    assert "boot_mode" in bmc_module.Bmc(server.address, "", "").failure("bm01", "ctl1", str(caught.value)).remedy
+    assert "boot_mode" in bmc_module.BootBmc(server.address, "", "").failure("bm01", "ctl1", str(caught.value)).remedy
 
 
 def test_a_boot_mode_that_differs_is_sent(start):
@@ -98,7 +98,7 @@ def test_http_boot_that_no_boot_server_answers_is_used_only_on_request(start):
     with pytest.raises(BmcError, match="UefiHttp") as caught:
         ask(server, http_boot=False)
     assert server.changes == []
-    assert "boot_server_dhcp" in Bmc(server.address, "", "").failure("bm01", "ctl1", str(caught.value)).remedy
+    assert "boot_server_dhcp" in BootBmc(server.address, "", "").failure("bm01", "ctl1", str(caught.value)).remedy
     overrides, _commands = ask(server, http_boot=False, boot_target="UefiHttp")
     assert overrides[0]["BootSourceOverrideTarget"] == "UefiHttp"
 
@@ -149,7 +149,7 @@ def test_the_remedy_names_the_network_only_if_the_bmc_was_not_reached(start):
     server.stop()
     with pytest.raises(BmcError) as caught:
         ask(server)
-    bmc = Bmc(server.address, "", "")
+    bmc = BootBmc(server.address, "", "")
     assert "can reach this address" in bmc.failure("bm01", "ctl1", str(caught.value)).remedy
     for answered in (
         "HTTP PATCH x returned code 400",

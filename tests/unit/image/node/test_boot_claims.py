@@ -23,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import (
     node_state,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Seen, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import ExpectedImage, SeenNode, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import boot_words, sealed_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
@@ -86,8 +86,8 @@ def state(report=REPORT, line=LINE, **changes):
 
 def proof(seen, plan=PLAN, image=IMAGE.manifest):
     text = manifests.dump(image)
-    expected = Expected.of_text(manifests.digest(text), text.decode(), plan, "stable", ["own=1"], [])
-    return prove("bm01", expected, Seen(seen))
+    expected = ExpectedImage.of_text(manifests.digest(text), text.decode(), plan, "stable", ["own=1"], [])
+    return prove("bm01", expected, SeenNode(seen))
 
 
 def failed(seen, plan=PLAN):

@@ -8,9 +8,9 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import (
+    BootAnswer,
     Elapsed,
     Limits,
-    Reading,
     check,
     phase,
     summary,
@@ -20,7 +20,7 @@ LIMITS = Limits("old", restart_s=30, boot_s=300)
 
 
 def seen(boot_id="new", uptime_s=20.0, state="running"):
-    return Reading({"boot_id": boot_id, "uptime_s": uptime_s, "systemd": {"state": state}})
+    return BootAnswer({"boot_id": boot_id, "uptime_s": uptime_s, "systemd": {"state": state}})
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def seen(boot_id="new", uptime_s=20.0, state="running"):
         (seen("old", 20), "is still in the previous boot"),
         # The node's previous boot is unknown: a boot that began before the restart is not new.
         (seen(uptime_s=26), "is still in the previous boot"),
-        (Reading(why="no route"), "does not answer yet (no route)"),
+        (BootAnswer(why="no route"), "does not answer yet (no route)"),
     ],
 )
 def test_each_phase_of_a_restart_is_recognized(reading, words):
@@ -52,7 +52,7 @@ def test_each_phase_of_a_restart_is_recognized(reading, words):
             "check that node_boot_bmc names this node's BMC and system, and read the BMC's event log",
         ),
         (
-            Reading(why="no route"),
+            BootAnswer(why="no route"),
             300,
             "bm01: is not up 301 s after the restart: it does not answer yet (no route); "
             "read its console, where the first stage reports what it refused or could not reach",
@@ -75,7 +75,7 @@ def test_a_phase_that_exceeds_its_limit_is_refused(reading, at_limit_s, words):
 def test_time_in_the_queue_of_a_large_wave_does_not_count_towards_limits():
     # Requests to the BMCs of the other nodes took an hour after the restart of this node began.
     check("bm01", seen("old"), Elapsed(3600, 5), LIMITS)
-    check("bm01", Reading(why="no route"), Elapsed(3600, 200), LIMITS)
+    check("bm01", BootAnswer(why="no route"), Elapsed(3600, 200), LIMITS)
     assert phase(seen(uptime_s=3500), Elapsed(3600, 5), LIMITS) == ""
 
 

@@ -13,7 +13,7 @@ from messages import Mentions
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_claims, boot_report, claims
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import ExpectedImage, Gate, SeenNode
 
 IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
 BASE, GPU = IMAGE.manifest.layers
@@ -82,15 +82,15 @@ def test_text_that_is_not_json_is_refused(text):
 
 
 def test_a_manifest_of_another_digest_is_refused_with_the_remedy():
-    assert refused(Expected.of_text, "0" * 64, TEXT, PLAN, "", [], []) == Mentions("0" * 64, IMAGE.digest)
-    assert refused(Expected.of_text, claims.manifest.digest(b"{}"), "{}", PLAN, "", [], []).startswith(
+    assert refused(ExpectedImage.of_text, "0" * 64, TEXT, PLAN, "", [], []) == Mentions("0" * 64, IMAGE.digest)
+    assert refused(ExpectedImage.of_text, claims.manifest.digest(b"{}"), "{}", PLAN, "", [], []).startswith(
         f"image {claims.manifest.digest(b'{}')}: not a manifest"
     )
 
 
 def proof(state, gate=None, channel="stable", may_fail=()):
-    expected = Expected.of_text(IMAGE.digest, TEXT, PLAN, channel, ["debug"], [*may_fail])
-    return claims.prove("bm01", expected, Seen(state, gate))
+    expected = ExpectedImage.of_text(IMAGE.digest, TEXT, PLAN, channel, ["debug"], [*may_fail])
+    return claims.prove("bm01", expected, SeenNode(state, gate))
 
 
 def rows(found):

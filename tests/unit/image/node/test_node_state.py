@@ -14,7 +14,12 @@ from messages import raises
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import node_state
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import (
+    ExpectedImage,
+    Gate,
+    SeenNode,
+    prove,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 
 IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
@@ -165,17 +170,17 @@ def test_verity_support_of_the_kernel_is_read(root):
 
 
 def request(**changes):
-    given = Expected.of_text(IMAGE.digest, manifests.dump(IMAGE.manifest).decode(), PLAN, "stable", OWN, [])
+    given = ExpectedImage.of_text(IMAGE.digest, manifests.dump(IMAGE.manifest).decode(), PLAN, "stable", OWN, [])
     return replace(given, **changes)
 
 
 def failures(state, gate=None, wanted=None):
-    proof = prove("bm01", wanted or request(), Seen(state, gate))
+    proof = prove("bm01", wanted or request(), SeenNode(state, gate))
     return [claim.claim for claim in proof.claims if claim.holds is False]
 
 
 def test_the_proof_of_a_node_with_the_wanted_image_holds(root):
-    proof = prove("bm01", request(), Seen(read(root), Gate("nvidia-smi", True)))
+    proof = prove("bm01", request(), SeenNode(read(root), Gate("nvidia-smi", True)))
     assert proof.holds
     assert proof.counts.not_applicable == 0
     assert any(claim.claim == "the node runs the image that the channel stable names" for claim in proof.claims)
@@ -234,7 +239,7 @@ def test_missing_verity_fails_only_if_the_kernel_supports_it(root):
     layers = [{**layer, "verity": False} for layer in state["report"]["layers"]]
     without = {**state, "report": report(layers=layers)}
     assert [claim for claim in failures(without) if "dm-verity" in claim] == failures(without) != []
-    proof = prove("bm01", request(), Seen({**without, "verity_possible": False}))
+    proof = prove("bm01", request(), SeenNode({**without, "verity_possible": False}))
     assert proof.holds
     assert proof.counts.not_applicable == len(layers)
 
@@ -249,7 +254,7 @@ def test_missing_verity_fails_if_the_kernel_support_is_unknown(root, possible):
 
 
 def test_no_claim_holds_for_a_node_that_does_not_answer():
-    proof = prove("bm01", request(), Seen())
+    proof = prove("bm01", request(), SeenNode())
     assert proof.counts.held == 0
     assert proof.counts.not_applicable == 0
 
@@ -274,7 +279,7 @@ def test_a_failed_or_unknown_health_check_fails_its_claim(root, gate):
 def test_the_result_of_the_health_check_is_the_seen_value(root, gate, seen):
     (claim,) = [
         claim
-        for claim in prove("bm01", request(), Seen(read(root), gate)).claims
+        for claim in prove("bm01", request(), SeenNode(read(root), gate)).claims
         if claim.claim.startswith("the health")
     ]
     assert claim.seen == seen
@@ -283,4 +288,4 @@ def test_the_result_of_the_health_check_is_the_seen_value(root, gate, seen):
 def test_a_manifest_of_another_digest_is_refused():
     text = manifests.dump(IMAGE.manifest).decode()
     with raises(ImageError, "0" * 64, "manifest", "digest"):
-        Expected.of_text("0" * 64, text, PLAN, "", [], [])
+        ExpectedImage.of_text("0" * 64, text, PLAN, "", [], [])

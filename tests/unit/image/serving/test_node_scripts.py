@@ -63,7 +63,7 @@ def test_scripts_are_written_durably_in_the_order_of_their_names(store, disk_cal
     assert sorted(change.before) == [mac(1), mac(2)]
     assert disk_calls == [("fsync", folder, None)]
     del disk_calls[:]
-    assert ensure(store, node(1)) == node_scripts.Change(channels.node_scripts(store), {}, (), ())
+    assert ensure(store, node(1)) == node_scripts.ScriptChange(channels.node_scripts(store), {}, (), ())
     assert disk_calls == []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from messages import raises
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import unnamed_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
@@ -69,9 +69,9 @@ def keys(tmp_path) -> Path:
     return tmp_path
 
 
-def setting(keys: Path, *command: str) -> Setting:
+def setting(keys: Path, *command: str) -> BuildEnvironment:
     key = None if command else keys / "image.key"
-    return Setting(keys, keys, key, keys / "image.pub", None, "", False, print, command)
+    return BuildEnvironment(keys, keys, key, keys / "image.pub", None, "", False, print, command)
 
 
 def test_another_process_opens_the_key(keys, monkeypatch):

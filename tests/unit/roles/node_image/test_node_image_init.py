@@ -122,7 +122,7 @@ def a_manifest() -> manifests.Manifest:
         kernel_arguments=('name="x"', "a"),
         writable_mib=512,
         layers=layers,
-        packages=(manifests.Package("version", "1", "amd64", "base"),),
+        packages=(manifests.ImagePackage("version", "1", "amd64", "base"),),
         sbom_sha256="5" * 64,
     )
 

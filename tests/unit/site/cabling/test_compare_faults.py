@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import Fault, compare, report
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import CableFault, compare, report
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import InfinibandLink, Neighbour
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import End, Link, Planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import (
+    Planned,
+    PlannedCable,
+    PlannedEnd,
+)
 
 CABLES = {"a e1": "s p1", "a e2": "t p1", "b e1": "s p2", "b e2": "t p2"}
 INTERFACES = {"a": {"e1", "e2"}, "b": {"e1", "e2"}, "s": {"p1", "p2"}, "t": {"p1", "p2"}}
@@ -16,13 +20,13 @@ DEVICES = ("a", "b", "s", "t")
 
 
 def end(text):
-    return End(*text.split())
+    return PlannedEnd(*text.split())
 
 
 def planned(speed=100, infiniband=False, hidden=()):
     found = Planned(interfaces={name: set(each) for name, each in INTERFACES.items()}, hidden={*map(end, hidden)})
     for one, other in CABLES.items():
-        found.add(Link(end(one), end(other), speed, infiniband), (f"mlx5_{one[-1]}", other[-2:]))
+        found.add(PlannedCable(end(one), end(other), speed, infiniband), (f"mlx5_{one[-1]}", other[-2:]))
     return found
 
 
@@ -154,8 +158,8 @@ def test_each_fault_is_reported_once_with_the_remedy(name):
 def test_a_fault_names_its_cable():
     found = compare(planned(), seen({"a e1": None, "s p1": None, "a e9": "b e9", "b e9": "a e9"}))
     assert found["faults"] == [
-        Fault("missing", "a e1 - s p1", "a e1 and s p1: no neighbour; connect the cable"),
-        Fault("unplanned", "a e9 - b e9", "no such cable is planned; plan it or remove it"),
+        CableFault("missing", "a e1 - s p1", "a e1 and s p1: no neighbour; connect the cable"),
+        CableFault("unplanned", "a e9 - b e9", "no such cable is planned; plan it or remove it"),
     ]
     swapped = compare(planned(), seen({"a e1": "s p2", "b e1": "s p1"}, ("a", "b")))
     assert [fault.cable for fault in swapped["faults"]] == ["a e1 - s p1 and b e1 - s p2"]
@@ -217,7 +221,7 @@ def test_a_neighbour_is_recognized_by_any_name_that_it_reports(device, ports, fa
 
 def test_a_device_whose_own_name_has_a_domain_is_recognized():
     plan = Planned(interfaces={"a": {"e1"}, "s.x": {"p1"}})
-    plan.add(Link(end("a e1"), end("s.x p1"), 100, False), ("", ""))
+    plan.add(PlannedCable(end("a e1"), end("s.x p1"), 100, False), ("", ""))
     assert counts(compare(plan, {"a": {"e1": Neighbour("s.x", ("p1",))}})) == (1, 0, 0)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import sites
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import BrokenRule
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.site import check
 
 
@@ -33,4 +33,4 @@ def test_a_finding_names_the_line_offender_and_rule():
     text = sites.TEXT.replace("each: 2", "each: 1")
     (finding,) = check(sites.from_text(text, "site.yml"))
     assert str(finding).startswith("site.yml:41: leaf[1-2]-[1-2]: 400 Gbit/s below and 200 above")
-    assert str(Finding("r", "o", "m")) == "o: m (rule: r)"
+    assert str(BrokenRule("r", "o", "m")) == "o: m (rule: r)"

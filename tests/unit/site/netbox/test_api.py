@@ -20,13 +20,13 @@ from ansible.module_utils.urls import open_url
 
 from ansible_collections.sailloft.fleet.plugins.doc_fragments.netbox import ModuleDocFragment
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, NetboxApi
 
 URL = "https://netbox.example.com"
 
 
 def api(opened, token="token", url=URL, verified=True):
-    return Api({"netbox_url": url, "netbox_token": token, "validate_certs": verified}, opened)
+    return NetboxApi({"netbox_url": url, "netbox_token": token, "validate_certs": verified}, opened)
 
 
 def answering(status, body):

@@ -17,8 +17,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read i
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import (
     AddressSpec,
     BlockSpec,
+    DeviceKind,
     Floor,
-    Kind,
     LinkRule,
     Medium,
     Model,
@@ -195,7 +195,7 @@ def test_parts_with_only_required_settings_have_defaults():
     assert blueprint.networks["other"] == NetworkSpec("other", ip_network("10.64.0.0/10"), "site", 1, 0)
     names = tuple(f"p{number}" for number in range(1, 17))
     model = Model("other", 1, 100, 100, "other", {"lan": PortGroup("lan", names, names, 10, 1, True)})
-    assert blueprint.kinds["other"] == Kind(
+    assert blueprint.kinds["other"] == DeviceKind(
         *("other", model, "site", 1, sys.maxsize, "other{n}", "network", 1, "", "", (), {}, ()), spare_percent=0
     )
     assert blueprint.links[-1] == LinkRule(
@@ -225,12 +225,12 @@ def test_all_settings_of_a_blueprint_are_read():
     )
     assert node.model.ports["bmc"] == PortGroup("bmc", ("bmc",), ("bmc",), 1, 1, False)
     addresses = (AddressSpec("management", 10, ""), AddressSpec("bmc_lan", 10, ""), AddressSpec("rail", 2, "nic"))
-    assert node == Kind(
+    assert node == DeviceKind(
         *("node", node.model, "rack", 2, 7, "gpu{pod}-{n:03}", "rack", 2, "", "", ("nodes", "roce_hosts")),
         *({"ansible_user": "root"}, addresses),
         spare_percent=30,
     )
-    assert guest == Kind(
+    assert guest == DeviceKind(
         *("guest", None, "rack", 1, sys.maxsize, "vm{n:02}", "rack", 1, "node", "", ("gpu_guests",), {}),
         (AddressSpec("management", 40, ""),),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Block, Blocks
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks, Box
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import (
     draw_block,
     fits_beside,
@@ -198,9 +198,9 @@ def test_memory_has_the_largest_unit_that_gives_at_least_1(memory_bytes, text):
 @pytest.mark.parametrize(("width", "beside"), [(93, True), (92, False)])
 def test_a_detail_is_beside_its_title_if_it_fits_exactly(width, beside):
     """Ten characters of 6.1 pixels need 61, besides a margin of 10 on each side and 12 before the detail."""
-    assert fits_beside(Block("node", "", "d" * 10), width) is beside
-    assert fits_beside(Block("bridge", "", "d" * 10), width) is False
-    assert fits_beside(Block("bridge", "", ""), width) is True
+    assert fits_beside(Box("node", "", "d" * 10), width) is beside
+    assert fits_beside(Box("bridge", "", "d" * 10), width) is False
+    assert fits_beside(Box("bridge", "", ""), width) is True
 
 
 @pytest.mark.parametrize(("room", "lines"), [(61, ["aaaa · bbb"]), (60, ["aaaa", "bbb"])])
@@ -213,17 +213,17 @@ def test_details_that_fit_exactly_are_on_one_line(room, lines):
     ("block", "kept"),
     [
         # The number of characters in the room for the text, less the one of the ellipsis.
-        (Block("device", "x" * 100), int(276 / 7.3) - 1),
-        (Block("device", "x" * 100, label="guest 21:00.0"), int((276 - 91 - 6) / 7.3) - 1),
-        (Block("device", "x" * 100, side="in use"), int(276 / 7.3) - 1),
-        (Block("note", "x" * 100), int(298 / 6.1) - 1),
-        (Block("complex", "x" * 100), int(280 / 7.3) - 1),
-        (Block("node", "x" * 100), int(280 / 7.3) - 1),
-        (Block("bridge", "x" * 100), int(280 / 7.3) - 1),
-        (Block("port", "", "x" * 100, children=[Block("note", "")]), int(76 / 6.1) - 1),
-        (Block("port", "", side="x" * 100, children=[Block("note", "")]), int(76 / 6.1) - 1),
-        (Block("device", "", "x" * 100), int(276 / 6.1) - 1),
-        (Block("complex", "a", "x" * 100), int(280 / 6.1) - 1),
+        (Box("device", "x" * 100), int(276 / 7.3) - 1),
+        (Box("device", "x" * 100, label="guest 21:00.0"), int((276 - 91 - 6) / 7.3) - 1),
+        (Box("device", "x" * 100, side="in use"), int(276 / 7.3) - 1),
+        (Box("note", "x" * 100), int(298 / 6.1) - 1),
+        (Box("complex", "x" * 100), int(280 / 7.3) - 1),
+        (Box("node", "x" * 100), int(280 / 7.3) - 1),
+        (Box("bridge", "x" * 100), int(280 / 7.3) - 1),
+        (Box("port", "", "x" * 100, children=[Box("note", "")]), int(76 / 6.1) - 1),
+        (Box("port", "", side="x" * 100, children=[Box("note", "")]), int(76 / 6.1) - 1),
+        (Box("device", "", "x" * 100), int(276 / 6.1) - 1),
+        (Box("complex", "a", "x" * 100), int(280 / 6.1) - 1),
     ],
 )
 def test_a_text_is_cut_to_the_room_of_its_box(block, kept):
@@ -233,5 +233,5 @@ def test_a_text_is_cut_to_the_room_of_its_box(block, kept):
 
 @pytest.mark.parametrize(("length", "cut"), [(10, False), (11, True)])
 def test_a_text_that_fits_exactly_is_not_cut(length, cut):
-    lines, _height = draw_block(Block("note", "x" * length), 0, 0, 63)
+    lines, _height = draw_block(Box("note", "x" * length), 0, 0, 63)
     assert ("…" in lines[0]) is cut

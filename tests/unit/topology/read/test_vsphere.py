@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.vsphere import read_esxi
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import VsphereCluster
 
 SERVERS = ("aws-g4dn-metal", "nvidia-dgx2", "supermicro-4029gp-ve")
 # The attributes of each function that the API returns.
@@ -25,7 +25,7 @@ TOLD = (
 
 def seen(host: Host, **more) -> Host:
     with serving(site(esxi(host, "esx01", **more))) as vcenter, Session(Login(**vcenter.login)) as session:
-        read = Site(session)
+        read = VsphereCluster(session)
         # from_dict refuses a topology that contradicts itself.
         return read_saved(read.model(read.host("esx01")).to_dict())
 

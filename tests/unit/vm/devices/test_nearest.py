@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nearest
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import (
-    Device,
+    AssignableDevice,
     Want,
     assign,
     cost,
@@ -33,7 +33,7 @@ WANT = Want("a", HERE, DISTANCES)
 
 
 def device(path, node=0, address="0000:13:00.0", **more):
-    return Device(address, path, node, **more)
+    return AssignableDevice(address, path, node, **more)
 
 
 def test_one_device_of_a_farther_class_costs_more_than_64_nearer_ones():
@@ -94,7 +94,7 @@ def test_no_two_machines_share_a_group():
     assert set(assign([WANT, WANT], [one, two])) == {one.address, two.address}
     assert assign([WANT, other], [one, two]) is None
     # The machine that holds one device of the group gets the others as well.
-    held = Device(one.address, HERE, 0, 5, None, "b")
+    held = AssignableDevice(one.address, HERE, 0, 5, None, "b")
     assert assign([WANT, other], [held, two, three]) == [three.address, one.address]
 
 

@@ -10,7 +10,7 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import (
-    Decision,
+    DomainDecision,
     decide,
     disk_actions,
 )
@@ -22,7 +22,9 @@ PLAN = plan()
 OTHER = plan(vcpus=2)
 
 
-def chosen(state: str, have: ObservedDomain | None, autostart: bool = True, allow_restart: bool = False) -> Decision:
+def chosen(
+    state: str, have: ObservedDomain | None, autostart: bool = True, allow_restart: bool = False
+) -> DomainDecision:
     wanted = None if state == "absent" else render(PLAN)
     return decide(PLAN.name, state, have, wanted, PLAN.spec.uuid, autostart, allow_restart)
 

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
     SETTING,
     Boot,
-    Devices,
+    DeviceRequest,
     Disk,
     DomainSpec,
     Interface,
@@ -183,7 +183,7 @@ def test_an_entry_that_is_not_a_dictionary_is_refused() -> None:
 def test_every_setting_has_a_type() -> None:
     """Settings without a type are records or lists of records, whose settings have types."""
     inner = {*kinds.SETTINGS.values(), "disks", "interfaces", "boot"}
-    for kind in (DomainSpec, Devices, Nics, Disk, Interface, Boot):
+    for kind in (DomainSpec, DeviceRequest, Nics, Disk, Interface, Boot):
         without = {item.name for item in fields(kind) if SETTING not in item.metadata}
         assert without == (inner if kind is DomainSpec else set())
 

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
-    Devices,
+    DeviceRequest,
     Disk,
     DomainSpec,
     Interface,
@@ -189,7 +189,7 @@ def test_an_empty_part_is_like_none():
 
 
 def test_the_number_of_chosen_devices():
-    assert (Devices(3).chosen_for(2), Nics(per_gpu=3).chosen_for(2), Nics().chosen_for(2)) == (3, 6, 0)
+    assert (DeviceRequest(3).chosen_for(2), Nics(per_gpu=3).chosen_for(2), Nics().chosen_for(2)) == (3, 6, 0)
 
 
 @pytest.mark.parametrize(

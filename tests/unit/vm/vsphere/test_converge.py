@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, config_spec, session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import converge, info
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import VsphereCluster
 
 
 @pytest.fixture
@@ -64,12 +64,12 @@ def create_foreign(vcenter: VCenter, running: bool = False, **settings) -> None:
     with Session(Login.of(params(vcenter))) as opened:
         files = vim.vm.FileInfo(vmPathName="[LocalDS_0]")
         spec = vim.vm.ConfigSpec(name="foreign", files=files, numCPUs=2, **settings)
-        found = Site(opened, "")
+        found = VsphereCluster(opened, "")
         host = found.hosts["esx01"]
         task = found.folder(host).CreateVM_Task(spec, found.pool(host), opened.bound(host.reference))
         opened.wait({"foreign": ("create", task)}, 10)
         if running:
-            machine = opened.bound(Site(opened, "").machines["foreign"].reference)
+            machine = opened.bound(VsphereCluster(opened, "").machines["foreign"].reference)
             opened.wait({"foreign": ("power on", machine.PowerOnVM_Task())}, 10)
 
 
@@ -185,7 +185,7 @@ def test_a_suspended_virtual_machine_is_resumed_or_powered_off(vcenter):
     for state, action in (("running", "power_on"), ("stopped", "power_off")):
         run(vcenter, vm(), state="running")
         with Session(Login.of(params(vcenter))) as opened:
-            reference = Site(opened).machines["train"].reference
+            reference = VsphereCluster(opened).machines["train"].reference
             opened.wait({"": ("", opened.bound(reference).SuspendVM_Task())}, 10)
         row = run(vcenter, vm(), state=state)["domains"][0]
         assert (row["state_before"], row["actions"], row["state"]) == ("suspended", [action], state)
@@ -205,7 +205,7 @@ def test_virtual_hardware_is_upgraded_only_on_request(vcenter):
 
 def test_a_host_in_maintenance_mode_is_refused(vcenter):
     with Session(Login.of(params(vcenter))) as opened:
-        [host] = Site(opened).chosen(["esx01"])
+        [host] = VsphereCluster(opened).chosen(["esx01"])
         opened.wait({"": ("", opened.bound(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
     with raises(RefusedError, "esx01", "maintenance mode"):
         run(vcenter, vm())

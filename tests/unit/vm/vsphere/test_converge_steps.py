@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import parse
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import MachineRow
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, VirtualMachine
 
 
 class Session:
@@ -43,7 +43,7 @@ class Session:
 
 def row(name: str, tools: bool = False) -> MachineRow:
     (request,) = parse([vm(name)])
-    machine = Machine(name, name, None, True, "running", "", tools)
+    machine = VirtualMachine(name, name, None, True, "running", "", tools)
     return MachineRow(request, Esxi("esx01", None, "gpu", {}), machine=machine)
 
 

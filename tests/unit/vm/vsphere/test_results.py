@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import converge, results
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import parse
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import MachineRow
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, VirtualMachine
 
 (REQUEST,) = parse([vm()])
 WANTED: Mapping[str, Any] = MappingProxyType({"vcpus": 4, "hardware_version": "vmx-20", "extra": {}, "disks_mib": []})
@@ -29,7 +29,7 @@ def row(
     state: str | None = None, have: Mapping[str, Any] | None = SAME, wanted: Mapping[str, Any] | None = WANTED
 ) -> MachineRow:
     """Return a virtual machine in a state (None: there is none) that differs from the wanted one by ``have``."""
-    machine = None if state is None else Machine("train", "ref", None, state == "running", state, "esx01", False)
+    machine = None if state is None else VirtualMachine("train", "ref", None, state == "running", state, "esx01", False)
     return MachineRow(
         REQUEST,
         Esxi("esx02", None, "gpu", {}),

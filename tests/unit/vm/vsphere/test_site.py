@@ -12,7 +12,7 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import site as sites
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, VirtualMachine, VsphereCluster
 
 
 def ref(name: str) -> SimpleNamespace:
@@ -57,8 +57,8 @@ CLUSTERS = [cluster("gpu"), cluster("old")]
 HOSTS = [esx("b", "domain-gpu"), esx("a", "domain-gpu"), esx("c", "domain-old"), esx("single", "computer-1")]
 
 
-def site(chosen: str = "", **rows: Any) -> Site:
-    return Site(Session(**{"ClusterComputeResource": CLUSTERS, "HostSystem": HOSTS, **rows}), chosen)
+def site(chosen: str = "", **rows: Any) -> VsphereCluster:
+    return VsphereCluster(Session(**{"ClusterComputeResource": CLUSTERS, "HostSystem": HOSTS, **rows}), chosen)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_virtual_machines_are_those_of_the_hosts_with_a_configuration():
     ]
     found = site("gpu", VirtualMachine=rows)
     assert list(found.machines.values()) == [
-        Machine("off", rows[0][0], "config of off", False, "stopped", "a", False),
-        Machine("on", rows[1][0], "config of on", True, "running", "a", True),
-        Machine("paused", rows[2][0], "config of paused", False, "suspended", "b", False),
+        VirtualMachine("off", rows[0][0], "config of off", False, "stopped", "a", False),
+        VirtualMachine("on", rows[1][0], "config of on", True, "running", "a", True),
+        VirtualMachine("paused", rows[2][0], "config of paused", False, "suspended", "b", False),
     ]
     assert list(found.hosts["a"].machines) == ["off", "on"]
     assert list(found.hosts["b"].machines) == ["paused"]
@@ -142,7 +142,7 @@ def test_hosts_are_chosen_in_the_given_order_or_by_name():
     assert refused(lambda: site(HostSystem=[]).chosen([])) == Mentions("vc", "ESXi")
 
 
-def stores(**accessible: bool) -> Site:
+def stores(**accessible: bool) -> VsphereCluster:
     return site(
         Datastore=[
             (ref(name), {"name": name, "summary.freeSpace": number, "summary.accessible": there})

@@ -123,10 +123,10 @@ def buffers(lines: Sequence[Line], text: str, name: str) -> Buffers | None:
     shares = shares_of(lines, text)
     if 0 in (shares.lossless_percent, shares.egress_percent):
         refusal = FabricError(
-            f"{name}: {' '.join(PARTS)}",
             "it leaves lossless packets no buffer, so no class can be lossless",
             "make the classes lossy, or set a larger lossless partition of ingress and egress while no traffic has to "
             "pass, because changing it stops all ports",
+            subject=f"{name}: {' '.join(PARTS)}",
         )
         return Buffers(refusal=refusal)
     return None if shares == BufferShares() else Buffers(shares=shares)

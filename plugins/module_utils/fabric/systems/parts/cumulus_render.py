@@ -70,7 +70,7 @@ def _port_tree(subject: str, wanted: PortQos, qos: Tree) -> Tree:
     contents: dict[str, Tree] = {}
     if any(entry is not None for entry in wanted.dscp_to_class):
         if None in wanted.dscp_to_class:
-            raise FabricError(subject, "only some DSCPs have a class", "give every DSCP a class, as NVUE does")
+            raise FabricError("only some DSCPs have a class", "give every DSCP a class, as NVUE does", subject=subject)
         dscps = {str(dscp): {"switch-priority": entry} for dscp, entry in enumerate(wanted.dscp_to_class)}
         contents["mapping"] = {"trust": "l3", "dscp": dscps}
     queues = {str(number): queue for number, queue in enumerate(wanted.queues) if queue is not None}
@@ -106,16 +106,18 @@ def _check_one_number(subject: str, wanted: PortQos) -> None:
     queue_numbers = tuple(number if queue is not None else None for number, queue in enumerate(wanted.class_to_queue))
     if wanted.class_to_priority != queue_numbers or wanted.priority_to_queue != wanted.class_to_queue:
         raise FabricError(
-            subject,
             "a class's traffic class differs from its priority, but NVUE has one number for both, the switch priority",
             "give each class of roce_policy the same traffic_class and priority",
+            subject=subject,
         )
 
 
 def _percent(subject: str, percent: int | None) -> int:
     if percent is None or not 1 <= percent <= 100:
         raise FabricError(
-            subject, f"a queue that is not strict has {percent} as its share", "give it bandwidth_percent of 1 to 100"
+            f"a queue that is not strict has {percent} as its share",
+            "give it bandwidth_percent of 1 to 100",
+            subject=subject,
         )
     return percent
 
@@ -168,9 +170,9 @@ def _add_switch_settings(switch: Switch, qos: Tree) -> None:
         names = [name for name, alpha in ALPHAS.items() if alpha == exponent]
         if not names:
             raise FabricError(
-                switch.name,
                 f"alpha_exponent {exponent} is not one of NVUE's",
                 f"set it from {min(ALPHAS.values())} to {max(ALPHAS.values())}",
+                subject=switch.name,
             )
         qos["advance-buffer-config"] = {ALL_PORTS: {"ingress-lossless-buffer": {"shared-alpha": names[0]}}}
     watchdogs = [port.watchdog for port in distinct if port.watchdog is not None]
@@ -181,9 +183,9 @@ def _add_switch_settings(switch: Switch, qos: Tree) -> None:
 def _common_value(switch: Switch, setting: str, values: list[Any]) -> Any:
     if any(value != values[0] for value in values):
         raise FabricError(
-            switch.name,
             f"{setting} differs between its ports, but NVUE keeps one for the whole switch",
             "give all ports the same value",
+            subject=switch.name,
         )
     return values[0]
 
@@ -198,10 +200,10 @@ def _watchdog_tree(switch: Switch, watchdog: Watchdog) -> Tree:
         or not ROBUSTNESS[0] <= robustness <= ROBUSTNESS[1]
     ):
         raise FabricError(
-            switch.name,
             f"its PFC watchdog cannot {watchdog.action} after {watchdog.detection_ms} ms and end after "
             f"{watchdog.restoration_ms} ms: Cumulus drops, and ends after one of its polling intervals",
             f"set action to drop, restoration_ms from {POLLING_MS[0]} to {POLLING_MS[1]}, and detection_ms to a "
             "multiple of it",
+            subject=switch.name,
         )
     return {"polling-interval": interval, "robustness": robustness}

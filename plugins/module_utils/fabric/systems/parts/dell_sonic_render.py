@@ -42,9 +42,9 @@ def render(switch: Switch) -> str:
         _check(switch.name, port, qos)
     if len({qos.priority_to_queue for qos in distinct}) > 1:
         raise FabricError(
-            switch.name,
             "its ports differ in the queues of their priorities, but it has one map for all",
             "give all ports the same queues",
+            subject=switch.name,
         )
     return text_of_ports(tuple(switch.ports), kinds, tuple(distinct), switch.ecmp_fields)
 
@@ -53,24 +53,24 @@ def _check(name: str, port: str, qos: PortQos) -> None:
     subject = f"{name}: {port}"
     if len(qos.pfc) > MOST_PFC:
         raise FabricError(
-            subject,
             f"PFC is on for priorities {', '.join(map(str, qos.pfc))}, but this system supports {MOST_PFC} per port",
             "make another class lossy",
+            subject=subject,
         )
     for queue in qos.queues:
         for threshold_bytes in (queue.ecn.minimum_bytes, queue.ecn.maximum_bytes) if queue and queue.ecn else ():
             if not ECN_BYTES[0] <= threshold_bytes <= ECN_BYTES[1]:
                 raise FabricError(
-                    subject,
                     f"an ECN threshold of {threshold_bytes} bytes, but this system supports {ECN_BYTES[0]} to "
                     f"{ECN_BYTES[1]}",
                     "set the class's thresholds in this range",
+                    subject=subject,
                 )
     if qos.cable_m is not None and qos.cable_m > CABLES_M[-1]:
         raise FabricError(
-            subject,
             f"a cable of {qos.cable_m} m, but this system has headroom for at most {CABLES_M[-1]} m",
             "use a shorter one",
+            subject=subject,
         )
 
 

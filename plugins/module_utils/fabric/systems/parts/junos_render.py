@@ -66,9 +66,9 @@ def _attainable(ecn: Ecn, buffer: int) -> Ecn:
     low = min(low, high - 1)
     if low < LEAST_PERCENT:
         raise FabricError(
-            f"thresholds of {ecn.minimum_bytes} and {ecn.maximum_bytes} bytes",
             f"Junos has whole percents of a queue's {buffer} bytes, and from 0% on, an empty queue is marked",
             f"give {bytes_of(LEAST_PERCENT, buffer)} and {bytes_of(LEAST_PERCENT + 1, buffer)} or more",
+            subject=f"thresholds of {ecn.minimum_bytes} and {ecn.maximum_bytes} bytes",
         )
     return Ecn(bytes_of(low, buffer), bytes_of(high, buffer), ecn.probability_percent)
 
@@ -105,9 +105,9 @@ def _check_one_meaning(switch: Switch) -> None:
             ):
                 if number is not None and numbers_found.setdefault(setting, number) != number:
                     raise FabricError(
-                        switch.name,
                         f"the {setting} differs between its ports, but Junos keeps one for the whole switch",
                         "give all ports the same value",
+                        subject=switch.name,
                     )
 
 
@@ -127,7 +127,7 @@ def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Lin
             if led_to is not None:
                 if led_to not in names:
                     raise FabricError(
-                        subject, f"DSCP {dscp} leads to class {led_to}, which has no queue", "give it one"
+                        f"DSCP {dscp} leads to class {led_to}, which has no queue", "give it one", subject=subject
                     )
                 class_name = names[led_to]
                 code_points.append(
@@ -149,15 +149,15 @@ def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Lin
         name = _named(shared, (*COS, "congestion-notification-profile"), _pfc(subject, wanted))
         own_lines.append((*COS, "interfaces", "PORT", "congestion-notification-profile", name))
     elif wanted.watchdog is not None:
-        raise FabricError(subject, "it has a PFC watchdog, but no lossless priority", "remove it")
+        raise FabricError("it has a PFC watchdog, but no lossless priority", "remove it", subject=subject)
     if wanted.ip_mtu_bytes is not None:
         mtu = wanted.ip_mtu_bytes + ETHERNET_BYTES
         if mtu > MOST_MTU:
             raise FabricError(
-                subject,
                 f"an IP MTU of {wanted.ip_mtu_bytes} needs {mtu} bytes with its Ethernet header, "
                 f"but a QFX has at most {MOST_MTU}",
                 f"give {MOST_MTU - ETHERNET_BYTES} or less as roce_policy's switch_mtu_bytes",
+                subject=subject,
             )
         own_lines.append(("interfaces", "PORT", "mtu", str(mtu)))
     return shared, own_lines
@@ -173,9 +173,9 @@ def _class_names(subject: str, wanted: PortQos) -> dict[int, str]:
             continue
         if queue is None or priority is None or wanted.priority_to_queue[priority] != queue:
             raise FabricError(
-                subject,
                 f"class {number} has queue {queue} and priority {priority}, whose pause stops another queue",
                 "give each class a queue and a priority, and the priority the same queue",
+                subject=subject,
             )
         names[number] = f"{OURS}tc{number}-pri{priority}"
     priorities = [priority for priority in wanted.class_to_priority if priority is not None]
@@ -187,7 +187,9 @@ def _class_names(subject: str, wanted: PortQos) -> dict[int, str]:
     ]
     if missing or stray or len(set(queues)) < len(queues) or not set(wanted.pfc) <= set(priorities):
         raise FabricError(
-            subject, "not every queue and priority has one class of its own", "give each class of roce_policy its own"
+            "not every queue and priority has one class of its own",
+            "give each class of roce_policy its own",
+            subject=subject,
         )
     return names
 
@@ -207,9 +209,9 @@ def _scheduler(switch: Switch, subject: str, queue: Queue, shared: list[Line]) -
     else:
         if queue.bandwidth_percent is None or not 1 <= queue.bandwidth_percent <= 100:
             raise FabricError(
-                subject,
                 f"a queue that is not strict has {queue.bandwidth_percent} as its share",
                 "give it bandwidth_percent of 1 to 100",
+                subject=subject,
             )
         content += [("priority", "low"), ("transmit-rate", "percent", str(queue.bandwidth_percent))]
     if queue.ecn is not None:
@@ -225,17 +227,17 @@ def _drop_profile(switch: Switch, subject: str, ecn: Ecn) -> list[Line]:
     buffer = switch.queue_buffer_bytes
     if not buffer or buffer < 0:
         raise FabricError(
-            subject,
             "Junos marks at percentages of a queue's buffer, whose size in bytes is not known",
             "set the switch's queue_buffer_bytes",
+            subject=subject,
         )
     can = _attainable(ecn, buffer)
     if can != ecn:
         raise FabricError(
-            subject,
             f"thresholds of {ecn.minimum_bytes} and {ecn.maximum_bytes} bytes are not whole percentages, 1 to 99, of "
             f"a queue's {buffer} bytes",
             f"give {can.minimum_bytes} and {can.maximum_bytes}, or another buffer",
+            subject=subject,
         )
     levels = [str(threshold * 100 // buffer) for threshold in (ecn.minimum_bytes, ecn.maximum_bytes)]
     return [
@@ -262,9 +264,9 @@ def _pfc(subject: str, wanted: PortQos) -> list[Line]:
     detection, remainder = divmod(watchdog.detection_ms, POLL_MS)
     if remainder:
         raise FabricError(
-            subject,
             f"its PFC watchdog cannot wait {watchdog.detection_ms} ms: Junos counts polling intervals of {POLL_MS} ms",
             f"give a multiple of {POLL_MS} as detection_ms",
+            subject=subject,
         )
     content.append(("pfc-watchdog",))
     if detection != DETECTION:

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     WATCHDOG,
     NxosConfiguration,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine, Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, CliLine, CliSettings
 
 NOT_HELD = {
     "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
@@ -66,7 +66,7 @@ def _differences(existing: list[CliLine], wanted: Tree, depth: int) -> list[str]
     return lines
 
 
-def port_changes(existing: Settings, wanted: dict[str, str]) -> list[str]:
+def port_changes(existing: CliSettings, wanted: dict[str, str]) -> list[str]:
     lines = [
         f"  no {existing.values[key][1].text}"
         for key in (INPUT, OUTPUT)

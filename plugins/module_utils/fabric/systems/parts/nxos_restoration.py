@@ -11,14 +11,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     WATCHDOG,
     NxosConfiguration,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import MTU, OWN_NAME, CliLine, Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    MTU,
+    OWN_NAME,
+    CliLine,
+    CliSettings,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
     Tree,
     object_changes,
 )
 
 POLICIES = (INPUT, OUTPUT, NETWORK)
-NOTHING = Settings()
+NOTHING = CliSettings()
 
 
 def restoration(backup: str, running: str, name: str) -> str:
@@ -59,7 +64,7 @@ def _tree(line: CliLine) -> Tree:
     return {child.text: _tree(child) for child in line.children}
 
 
-def _changes(wanted: Settings, existing: Settings) -> list[str]:
+def _changes(wanted: CliSettings, existing: CliSettings) -> list[str]:
     """Return the lines that change system or port from ``existing`` to ``wanted``: policies are detached first."""
     lines = []
     for key, (value, line) in existing.values.items():

@@ -97,9 +97,9 @@ def _check(result: ConfigDb, wanted: Switch) -> None:
         differing = [field for field, value in expected.items() if seen[field] != value]
         if differing:
             raise FabricError(
-                f"{wanted.name}: {port}",
                 f"SONiC would not hold {differing[0]} as wanted: {expected[differing[0]]}, but {seen[differing[0]]}",
                 "give what its tables can hold",
+                subject=f"{wanted.name}: {port}",
             )
 
 
@@ -142,9 +142,9 @@ class _Target:
             unprotected = next((priority for priority in qos.pfc if qos.headroom[priority] is None), None)
             if unprotected is not None and qos.cable_m is None:
                 raise FabricError(
-                    f"{self.wanted.name}: {port}",
                     f"priority {unprotected} pauses and has no headroom, so packets on the cable would be lost",
                     "give the port's speed and cable, from which headroom is compiled",
+                    subject=f"{self.wanted.name}: {port}",
                 )
             wanted = wanted_port(qos, self.brackets, self.pools_headroom)
             self._check_image(wanted)

@@ -26,9 +26,9 @@ def restoring_patches(backup_text: str, running_text: str, name: str) -> list[li
     missing = sorted(backup.table("PORT").keys() - running.table("PORT").keys())
     if missing:
         raise FabricError(
-            f"{name}: {missing[0]}",
             "the backup has this port, and the switch no longer has it",
             "restore the port first",
+            subject=f"{name}: {missing[0]}",
         )
     tables = dict(running.tables)
     for table in (*SHARED, *OF_PORTS):

@@ -57,7 +57,7 @@ UNITS = (
 
 
 @dataclass(frozen=True)
-class Record:
+class EventLogEntry:
     """A line of the event log. ``moment``: date and time as the BMC shows them, in one of several forms."""
 
     number: str  # hexadecimal: "1ff"
@@ -149,7 +149,7 @@ def parse(log: str, sensors: str, since_unix_s: float = 0.0) -> Reading:
     return Reading("ipmi", tuple(measurements.values()), tuple(_events(news, known)))
 
 
-def parse_log(text: str) -> list[Record]:
+def parse_log(text: str) -> list[EventLogEntry]:
     """Return the records of `ipmitool -c sel elist` that have a sensor; those of makers (OEM) have none.
 
     The texts of events may contain commas, which ipmitool does not quote.
@@ -160,7 +160,7 @@ def parse_log(text: str) -> list[Record]:
         direction = next((place for place, field in enumerate(fields) if field in (ASSERTED, DEASSERTED)), 0)
         if direction >= 5 and re.fullmatch("[0-9a-fA-F]{1,4}", fields[0]):
             moment, event = f"{fields[1]} {fields[2]}", ", ".join(fields[4:direction])
-            records.append(Record(fields[0].lower(), moment, fields[3], event, fields[direction] == ASSERTED))
+            records.append(EventLogEntry(fields[0].lower(), moment, fields[3], event, fields[direction] == ASSERTED))
     return records
 
 
@@ -174,13 +174,13 @@ def parse_sensors(text: str) -> list[Sensor]:
     return sensors
 
 
-def _identity(record: Record) -> str:
+def _identity(record: EventLogEntry) -> str:
     """Return what names a record: numbers are used again after somebody cleared the log."""
     text = "|".join((record.number, record.moment, record.sensor, record.event, str(record.is_asserted)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _unix_s(record: Record) -> float | None:
+def _unix_s(record: EventLogEntry) -> float | None:
     """Return the time of a record, None before the BMC knew it ("Pre-Init"). Versions of ipmitool write two forms."""
     words = record.moment.split()[:2]
     for form in ("%m/%d/%y %H:%M:%S", "%m/%d/%Y %H:%M:%S"):
@@ -191,14 +191,14 @@ def _unix_s(record: Record) -> float | None:
     return None
 
 
-def _check(record: Record, table: Sequence[tuple[str, str, str]]) -> str:
+def _check(record: EventLogEntry, table: Sequence[tuple[str, str, str]]) -> str:
     matching = (
         check for kind, event, check in table if record.sensor.startswith(kind) and re.search(event, record.event)
     )
     return next(matching, "")
 
 
-def _sensor_of(record: Record, sensors: Iterable[Sensor]) -> Sensor | None:
+def _sensor_of(record: EventLogEntry, sensors: Iterable[Sensor]) -> Sensor | None:
     """Return the sensor of a record, by its number or by its name behind the type."""
     number = NUMBER.search(record.sensor)
     for sensor in sensors:
@@ -209,14 +209,14 @@ def _sensor_of(record: Record, sensors: Iterable[Sensor]) -> Sensor | None:
     return None
 
 
-def _place(record: Record, sensors: Iterable[Sensor]) -> Place:
+def _place(record: EventLogEntry, sensors: Iterable[Sensor]) -> Place:
     sensor = _sensor_of(record, sensors)
     return Place("bmc", sensor.name if sensor else record.sensor)
 
 
-def _states(records: Sequence[Record], sensors: Sequence[Sensor]) -> list[Measurement]:
+def _states(records: Sequence[EventLogEntry], sensors: Sequence[Sensor]) -> list[Measurement]:
     """Return each state of the log with its last value: begun, or ended. One place may have several of a check."""
-    last: dict[tuple[str, Place, str], Record] = {}
+    last: dict[tuple[str, Place, str], EventLogEntry] = {}
     for record in records:
         check = _check(record, STATES)
         if check:
@@ -229,7 +229,7 @@ def _states(records: Sequence[Record], sensors: Sequence[Sensor]) -> list[Measur
     return list(measurements.values())
 
 
-def _events(records: Iterable[Record], sensors: Sequence[Sensor]) -> Iterator[Event]:
+def _events(records: Iterable[EventLogEntry], sensors: Sequence[Sensor]) -> Iterator[Event]:
     for record in records:
         check = _check(record, ONCE)
         if check and record.is_asserted:

@@ -12,7 +12,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Port, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    ExpectedPort,
+    Measurement,
+    Place,
+    Reading,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import (
     at_once,
     counter,
@@ -66,7 +71,7 @@ def _address(node: Node, interface: str) -> str:
     return os.path.basename(os.path.realpath(path)) if os.path.exists(path) else ""
 
 
-def _state(node: Node, port: Port) -> Iterator[Measurement]:
+def _state(node: Node, port: ExpectedPort) -> Iterator[Measurement]:
     place, folder = Place("port", port.name), f"{INTERFACES}/{port.name}"
     if not os.path.isdir(node.path(folder)):
         planned = {device.address for device in node.expected.devices}

@@ -13,7 +13,12 @@ import os
 import re
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device, Measurement, Place, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    ExpectedDevice,
+    Measurement,
+    Place,
+    Reading,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import natural, optional
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import DEVICE_MISSING
@@ -39,7 +44,7 @@ def read(node: Node) -> Reading:
     return Reading("pcie", tuple(item for device in node.expected.devices for item in _device(node, device)))
 
 
-def _device(node: Node, device: Device) -> Iterator[Measurement]:
+def _device(node: Node, device: ExpectedDevice) -> Iterator[Measurement]:
     place = Place(device.kind, device.address)
     folder = f"{DEVICES}/{device.address}"
     if not os.path.isdir(node.path(folder)):
@@ -77,7 +82,7 @@ def _sleep(node: Node, folder: str) -> str:
     return state if state.startswith("D3") else ""
 
 
-def _width(node: Node, device: Device, place: Place, sleep: str) -> Iterator[Measurement]:
+def _width(node: Node, device: ExpectedDevice, place: Place, sleep: str) -> Iterator[Measurement]:
     if device.link_width is None:
         return
     path = f"{DEVICES}/{device.address}/current_link_width"
@@ -93,7 +98,7 @@ def _width(node: Node, device: Device, place: Place, sleep: str) -> Iterator[Mea
     yield Measurement("pcie_width", place, width, path, "" if width is not None else f"{text!r:.60} is no width")
 
 
-def _speed(node: Node, device: Device, place: Place, sleep: str) -> Iterator[Measurement]:
+def _speed(node: Node, device: ExpectedDevice, place: Place, sleep: str) -> Iterator[Measurement]:
     if device.link_speed_gt_s is None:
         return
     path = f"{DEVICES}/{device.address}/current_link_speed"
@@ -107,7 +112,7 @@ def _speed(node: Node, device: Device, place: Place, sleep: str) -> Iterator[Mea
     yield Measurement("pcie_speed", place, speed, path, reason)
 
 
-def leads_to_gpu(node: Node, device: Device) -> bool:
+def leads_to_gpu(node: Node, device: ExpectedDevice) -> bool:
     """Return True for a GPU, and for a port directly above one: the port shows the speed of the link below it."""
     if device.kind == "gpu":
         return True

@@ -12,7 +12,12 @@ import os
 import re
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Port, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    ExpectedPort,
+    Measurement,
+    Place,
+    Reading,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import counter, lasting, optional
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node
 
@@ -45,7 +50,7 @@ def read(node: Node) -> Reading:
     return Reading("rdma", measurements, kept=kept)
 
 
-def _port(node: Node, port: Port) -> Iterator[Measurement]:
+def _port(node: Node, port: ExpectedPort) -> Iterator[Measurement]:
     place = Place("port", port.name)
     device, _, number = port.name.partition("/")
     folder = f"{DEVICES}/{device}/ports/{number}"
@@ -69,7 +74,7 @@ def _port(node: Node, port: Port) -> Iterator[Measurement]:
         yield from counter(node, check, place, f"{folder}/hw_counters/{name}")
 
 
-def _device_is_missing(node: Node, port: Port) -> bool:
+def _device_is_missing(node: Node, port: ExpectedPort) -> bool:
     """Return True if the port's planned PCI function is missing: that is the fault, which the reader pcie reports."""
     planned = {device.address for device in node.expected.devices}
     return port.address in planned and not os.path.isdir(node.path(f"/sys/bus/pci/devices/{port.address}"))

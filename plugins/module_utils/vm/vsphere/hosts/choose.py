@@ -20,12 +20,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import VsphereRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, VsphereCluster
 
 
 def choose(
     requests: list[VsphereRequest],
-    site: Site,
+    site: VsphereCluster,
     plan: Callable[[Esxi, list[DomainSpec]], Any],
     accelerators: dict[str, bool],
 ) -> dict[str, Esxi]:

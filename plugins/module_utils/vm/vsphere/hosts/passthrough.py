@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, VsphereCluster
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.versions import API_7
 
 try:
@@ -53,7 +53,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
     All hosts are checked before the first is changed, and each gets all of its changes in one request.
     """
     with Session(Login.of(params), progress) as session:
-        site = Site(session, params["cluster"])
+        site = VsphereCluster(session, params["cluster"])
         works = [_work(host, site, params) for host in site.chosen(params["hosts"])]
         rebooting = [work for work in works if work.reboot and params["allow_reboot"]]
         for work in rebooting:
@@ -128,7 +128,7 @@ def _capable(function: Function, entry: dict[str, Any]) -> bool:
     return function.physical_function is None and function.passthrough is not None and function.passthrough.capable
 
 
-def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
+def _work(host: Esxi, site: VsphereCluster, params: dict[str, Any]) -> Work:
     model = site.model(host, params["accelerators"], functions=False)
     wanted = _chosen(model, params["settings"], host.name)
     if _concerns_functions(wanted, model):
@@ -182,12 +182,12 @@ def _state(info: Any) -> dict[str, Any]:
     return {"passthrough": info.passthruEnabled, "virtual_functions": count}
 
 
-def _rebinds(host: Esxi, site: Site) -> bool:
+def _rebinds(host: Esxi, site: VsphereCluster) -> bool:
     capability = host.properties.get("capability")
     return bool(capability and capability.deviceRebindWithoutRebootSupported) and site.session.api_version >= API_7
 
 
-def _apply(work: Work, site: Site, session: Session) -> None:
+def _apply(work: Work, site: VsphereCluster, session: Session) -> None:
     now = True if _rebinds(work.host, site) else None
     configs: list[Any] = []
     for change in work.changes:

@@ -9,13 +9,13 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import write_recording
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import VsphereCluster
 
 
 def read(params: dict[str, Any]) -> dict[str, Any]:
     """Return the hosts of the module's ``params``. Raises DomainError, TopologyError."""
     with Session(Login.of(params)) as session:
-        site = Site(session, params["cluster"])
+        site = VsphereCluster(session, params["cluster"])
         rows = []
         for host in site.chosen(params["hosts"]):
             model = site.model(host, params["accelerators"])

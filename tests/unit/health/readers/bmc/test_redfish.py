@@ -12,13 +12,13 @@ from health_nodes import failed, results, unmeasured, values
 from messages import raises
 from redfish_bmc import CHASSIS, PASSWORD, SUPPLIES, RedfishBmc, new, old, status
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Expected, Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, CheckSetting, Expected
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc import redfish
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.redfish import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
 
 GOOD = status(Id="Bay1", LineInputStatus="Normal")
-TWO = Expected("gpu01", settings={"bmc_power_supplies": Setting(limit=2)})
+TWO = Expected("gpu01", settings={"bmc_power_supplies": CheckSetting(limit=2)})
 
 
 @pytest.fixture(scope="module")

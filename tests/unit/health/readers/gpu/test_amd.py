@@ -10,13 +10,14 @@ import pytest
 from gpu_readings import FIRST, SECOND, Verdicts, expected, node
 from messages import raises
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import ExpectedDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.amd import parse, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
 
 PLAN = expected(
     devices=tuple(
-        Device(address, "gpu", f"GPU {number}", "1002:74a1", 32.0, 16) for number, address in enumerate((FIRST, SECOND))
+        ExpectedDevice(address, "gpu", f"GPU {number}", "1002:74a1", 32.0, 16)
+        for number, address in enumerate((FIRST, SECOND))
     )
 )
 LIST = json.dumps([{"gpu": number, "bdf": address} for number, address in enumerate((FIRST, SECOND))])

@@ -11,7 +11,7 @@ import tool_outputs as printed
 from gpu_readings import FIRST, SECOND, expected, write
 from messages import raises
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RESET_COUNT, Memory, judge
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RESET_COUNT, RoundMemory, judge
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     FAIL,
     NOT_MEASURED,
@@ -34,7 +34,7 @@ class Hours:
     """A node whose site measures now and then."""
 
     def __init__(self, root):
-        self.root, self.kept, self.memory, self.hour = root, {}, Memory(), 0
+        self.root, self.kept, self.memory, self.hour = root, {}, RoundMemory(), 0
 
     def measure(self, rate, resets=0):
         """Return the verdicts on the first GPU after another hour; without a rate nothing is measured anew."""

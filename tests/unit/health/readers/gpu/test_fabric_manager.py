@@ -12,7 +12,7 @@ from gpu_readings import expected, node, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import HYPERVISOR, Device
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import HYPERVISOR, ExpectedDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.fabric_manager import LOG, parse, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
@@ -60,13 +60,13 @@ def test_other_lines_report_nothing(text):
 
 
 def test_a_hypervisor_whose_guests_have_the_gpus_has_no_log(tmp_path):
-    devices = (Device("0000:86:00.0", "nvswitch", "NVSwitch 0"),)
+    devices = (ExpectedDevice("0000:86:00.0", "nvswitch", "NVSwitch 0"),)
     assert read(node(tmp_path, {}, expected(devices=devices, machine=HYPERVISOR))).events == ()
 
 
 def test_without_switches_nothing_to_do_is_no_error():
     assert parse(NOTHING, expected()) is None
-    assert parse(NOTHING, expected(devices=(Device("0000:05:00.0", "nvswitch", "NVSwitch 0"),)))
+    assert parse(NOTHING, expected(devices=(ExpectedDevice("0000:05:00.0", "nvswitch", "NVSwitch 0"),)))
 
 
 def setup_node(tmp_path, text, kept=None):

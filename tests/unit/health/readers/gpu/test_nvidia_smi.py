@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RESET_COUNT
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Device, Expected, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Expected, ExpectedDevice, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.nvidia_smi import parse, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError, Ran
 
@@ -280,7 +280,7 @@ def test_without_a_report_nothing_is_measured(text, facts, tmp_path):
 
 def test_a_node_without_planned_nvidia_gpus_is_not_asked(tmp_path):
     assert read(node(tmp_path, {}, Expected("cpu-001"))).measurements == ()
-    amd = Expected("amd-001", devices=(Device(FIRST, "gpu", "GPU 0", "1002:74a1"),))
+    amd = Expected("amd-001", devices=(ExpectedDevice(FIRST, "gpu", "GPU 0", "1002:74a1"),))
     assert read(node(tmp_path, {}, amd)).measurements == ()
 
 

@@ -20,10 +20,10 @@ from messages import raises
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     ACTIONS,
     APPLICATION,
-    Device,
+    CheckSetting,
     Expected,
+    ExpectedDevice,
     Reading,
-    Setting,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers import kernel_log
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import pci_address
@@ -217,7 +217,7 @@ def addresses_of(text, profile):
 
 def plan(addresses, speed=None, links=None, width=16, settings=("Enabled", "Enabled"), **terms):
     devices = tuple(
-        Device(each, "gpu", f"GPU {number}", "10de:2330", speed, width, nvlinks=links)
+        ExpectedDevice(each, "gpu", f"GPU {number}", "10de:2330", speed, width, nvlinks=links)
         for number, each in enumerate(addresses)
     )
     names = dict(zip(("persistence_mode", "ecc_mode"), settings))
@@ -306,7 +306,7 @@ def of_dcgm_links(text, address, expected):
     zeros = nvlink.parse(re.sub(r": \d+$", ": 0", "\n".join(lines), flags=re.M))
     before = nvlink.measurements({}, zeros, {"GPU-0": address})
     # The rule allows 100 a second; here any error counts.
-    strict = Expected(expected.host, expected.devices, settings={"gpu_nvlink_crc_errors": Setting(limit=0)})
+    strict = Expected(expected.host, expected.devices, settings={"gpu_nvlink_crc_errors": CheckSetting(limit=0)})
     return Verdicts(Reading("nvlink", counted), strict, Reading("nvlink", before))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Device, Expected, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, ExpectedDevice, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.nvlink import (
     measurements,
     parse,
@@ -70,7 +70,7 @@ def test_inactive_links_are_a_fault_of_their_gpu(text):
 
 
 def test_links_that_are_not_planned_are_not_missed():
-    plan = Expected("n", devices=(Device(FIRST, "gpu", "GPU 0"), Device(SECOND, "gpu", "GPU 1")))
+    plan = Expected("n", devices=(ExpectedDevice(FIRST, "gpu", "GPU 0"), ExpectedDevice(SECOND, "gpu", "GPU 1")))
     assert verdicts(states() + head(SECOND) + NONE_ACTIVE, healthy(), plan=plan).faults() == set()
 
 
@@ -118,7 +118,7 @@ def test_an_unknown_uuid_and_a_sentence_are_not_measured(tmp_path):
 
 
 def test_a_node_without_planned_nvlinks_is_not_asked(tmp_path):
-    plan = Expected("n", devices=(Device(FIRST, "gpu", "GPU 0"),))
+    plan = Expected("n", devices=(ExpectedDevice(FIRST, "gpu", "GPU 0"),))
     assert read(node(tmp_path, {}, plan)).measurements == ()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from gpu_readings import FIRST, Verdicts, expected, node, write
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import CONFIGURATION, Device
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import CONFIGURATION, ExpectedDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.versions import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
@@ -35,7 +35,9 @@ def verdicts(tmp_path, versions, **absent):
     link = tmp_path / "sys/class/infiniband/mlx5_0/device"
     if not link.exists():
         link.symlink_to(device)
-    plan = expected(devices=(Device(FIRST, "gpu", "GPU 0"), Device(NIC, "nic", "NIC 0")), versions=versions)
+    plan = expected(
+        devices=(ExpectedDevice(FIRST, "gpu", "GPU 0"), ExpectedDevice(NIC, "nic", "NIC 0")), versions=versions
+    )
     return Verdicts(read(node(tmp_path, {}, plan)), plan)
 
 

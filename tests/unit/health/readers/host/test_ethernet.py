@@ -9,19 +9,25 @@ from health_nodes import failed, node, results, unmeasured, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, Device, Expected, Place, Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    PASS,
+    Expected,
+    ExpectedDevice,
+    ExpectedPort,
+    Place,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.ethernet import judged, parse, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError, Ran
 
 PLAIN_PORT, ROCE_PORT, NIC = "eth0", "mlx5_4/1", "0000:5c:00.0"
 EXPECTED = Expected(
     "gpu01",
-    devices=(Device("0000:3b:00.0", "nic", "management"),),
+    devices=(ExpectedDevice("0000:3b:00.0", "nic", "management"),),
     ports=(
-        Port(PLAIN_PORT, "0000:3b:00.0", "Ethernet", 25.0),
+        ExpectedPort(PLAIN_PORT, "0000:3b:00.0", "Ethernet", 25.0),
         # The reader of RDMA devices measures the rates of these.
-        Port(ROCE_PORT, NIC, "Ethernet"),
-        Port("mlx5_0/1", "0000:18:00.0", "InfiniBand"),
+        ExpectedPort(ROCE_PORT, NIC, "Ethernet"),
+        ExpectedPort("mlx5_0/1", "0000:18:00.0", "InfiniBand"),
     ),
 )
 STATISTICS = {

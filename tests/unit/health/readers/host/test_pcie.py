@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     NOT_MEASURED,
     PASS,
-    Device,
     Expected,
+    ExpectedDevice,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.pcie import (
     parse_errors,
@@ -27,10 +27,10 @@ GPU, NIC, PORT, DISK = "0000:4b:00.0", "0000:5c:00.0", "0000:4a:01.0", "0000:01:
 EXPECTED = Expected(
     "gpu01",
     devices=(
-        Device(GPU, "gpu", "GPU 4", link_speed_gt_s=32.0, link_width=16),
-        Device(NIC, "nic", "NIC of rail 3", link_speed_gt_s=32.0, link_width=16),
-        Device(PORT, "bridge", "port above GPU 4", link_speed_gt_s=32.0, link_width=16),
-        Device(DISK, "nvme", "disk", link_speed_gt_s=16.0, link_width=4),
+        ExpectedDevice(GPU, "gpu", "GPU 4", link_speed_gt_s=32.0, link_width=16),
+        ExpectedDevice(NIC, "nic", "NIC of rail 3", link_speed_gt_s=32.0, link_width=16),
+        ExpectedDevice(PORT, "bridge", "port above GPU 4", link_speed_gt_s=32.0, link_width=16),
+        ExpectedDevice(DISK, "nvme", "disk", link_speed_gt_s=16.0, link_width=4),
     ),
 )
 CORRECTED = "RxErr {}\nBadTLP 0\nTOTAL_ERR_COR {}"
@@ -117,7 +117,7 @@ def test_a_sleeping_device_is_not_woken_to_see_whether_it_answers(tmp_path):
 
 
 def test_a_link_is_judged_by_the_plan_and_not_by_what_the_device_could(tmp_path):
-    narrow = replace(EXPECTED, devices=(Device(NIC, "nic", "NIC", link_speed_gt_s=16.0, link_width=8),))
+    narrow = replace(EXPECTED, devices=(ExpectedDevice(NIC, "nic", "NIC", link_speed_gt_s=16.0, link_width=8),))
     write(tmp_path, device(NIC, "16.0 GT/s PCIe", "8", max_link_width="16", max_link_speed="32.0 GT/s PCIe"))
     assert failed(read(node(tmp_path, narrow)), expected=narrow) == {}
 

@@ -9,15 +9,21 @@ from health_nodes import failed, node, results, unmeasured, values, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import FAIL, PASS, Device, Expected, Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    FAIL,
+    PASS,
+    Expected,
+    ExpectedDevice,
+    ExpectedPort,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.rdma import read
 
 PORTS = ("mlx5_0/1", "mlx5_1/1")
 ADDRESS = {"mlx5_0/1": "0000:18:00.0", "mlx5_1/1": "0000:2a:00.0"}
 EXPECTED = Expected(
     "gpu01",
-    devices=tuple(Device(address, "nic", name) for name, address in ADDRESS.items()),
-    ports=tuple(Port(name, address, "InfiniBand", 400.0, "leaf-1 7") for name, address in ADDRESS.items()),
+    devices=tuple(ExpectedDevice(address, "nic", name) for name, address in ADDRESS.items()),
+    ports=tuple(ExpectedPort(name, address, "InfiniBand", 400.0, "leaf-1 7") for name, address in ADDRESS.items()),
 )
 
 

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts import passthrough
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.passthrough import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import VsphereCluster
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_host_is_not_rebooted_if_a_machine_started_on_it_during_the_run():
 
 def test_a_host_in_maintenance_mode_stays_in_it(vcenter):
     with Session(Login.of({**vcenter.login, "validate_certs": True})) as session:
-        [host] = Site(session).chosen(["esx02"])
+        [host] = VsphereCluster(session).chosen(["esx02"])
         session.wait({"": ("", session.bound(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
     assert enable(vcenter, hosts=["esx02"], allow_reboot=True)["hosts"][0]["rebooted"]
     requests = vcenter.requests()
