@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
 
@@ -31,8 +32,17 @@ def secrets_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
             raise AnsibleActionFail(
                 f"node {name}: node_identity_secrets is not a dictionary; write it as path: {{content: ...}}"
             )
-        rows.append({"name": name, "ek": ek, "secrets": [_file(name, path, secrets[path]) for path in secrets]})
+        files = [_file(name, path, secrets[path]) for path in secrets]
+        measured = boolean(variables.get("node_identity_measured", variables.get("node_boot_secure_boot", False)))
+        proven = not measured or _quoted(variables)
+        rows.append({"name": name, "ek": ek, "secrets": files, "measured": measured, "proven": proven})
     return rows
+
+
+def _quoted(variables: Mapping[str, Any]) -> bool:
+    """Return whether a quote of the node was verified in this run (tasks_from: quote)."""
+    quoted = variables.get("__node_identity_quoted")
+    return isinstance(quoted, Mapping) and bool(quoted.get("verified"))
 
 
 def _file(node: str, path: Any, file: Any) -> dict[str, Any]:

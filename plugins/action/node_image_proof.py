@@ -34,6 +34,7 @@ SPEC: dict[str, Any] = {
     "report": {"type": "str", "default": ""},
     "nics": {"type": "list", "elements": "dict", "default": []},
     "secure_boot": {"type": "bool", "default": False},
+    "prediction": {"type": "str", "default": ""},
     "sequence": {"type": "int", "default": 0},
     "booted": {"type": "bool", "default": False},
     "may_fail": {"type": "list", "elements": "str", "default": []},

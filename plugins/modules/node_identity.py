@@ -70,6 +70,21 @@ options:
             description: The group, by name or number on the node.
             type: str
             default: root
+      proven:
+        description: >-
+          Whether the node's TPM has proven what it runs (M(sailloft.fleet.node_identity_quote)), or need not. Otherwise
+          its bundle is not written, and one that is there stays.
+        type: bool
+        default: true
+      measured:
+        description: Whether its firmware measures what it boots, so that its bundle is bound to O(boot_certificate).
+        type: bool
+        default: false
+  boot_certificate:
+    description: >-
+      The certificate of the site's Secure Boot key, a file. Bundles of nodes that are measured are bound to policies
+      that this key has signed, so that they open only after a boot of an image that was built with it.
+    type: path
   signing_key:
     description: minisign's secret key, a file. Nodes accept only bundles that it signed.
     type: path
@@ -118,6 +133,11 @@ removed:
   returned: success
   type: list
   elements: str
+withheld:
+  description: The nodes whose bundles would be new or changed, and are not written, because they are not proven.
+  returned: success
+  type: list
+  elements: str
 others:
   description: The nodes with a bundle in the store that are not in O(nodes).
   returned: success
@@ -132,6 +152,7 @@ bundles:
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -140,6 +161,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.policy import public_key, secrets_policy
 
 SECRET = {
     "path": {"type": "str", "required": True},
@@ -153,6 +175,8 @@ NODE = {
     "ek": {"type": "str", "required": True},
     # The existence of secrets need not be hidden; their contents have no_log.
     "secrets": {"type": "list", "elements": "dict", "required": True, "no_log": False, "options": SECRET},
+    "proven": {"type": "bool", "default": True},
+    "measured": {"type": "bool", "default": False},
 }
 
 
@@ -168,6 +192,7 @@ def main() -> None:
             "store": {"type": "path", "required": True},
             "nodes": {"type": "list", "elements": "dict", "required": True, "options": NODE},
             "removed": {"type": "list", "elements": "str", "default": []},
+            "boot_certificate": {"type": "path"},
             "signing_key": {"type": "path", "required": True, "no_log": False},
             "signing_password": {"type": "str", "no_log": True},
             "public_key": {"type": "path", "required": True},
@@ -178,19 +203,23 @@ def main() -> None:
     store = Store(params["store"])
 
     def work() -> dict[str, Any]:
-        nodes = identities.read_nodes(params["nodes"])
+        certificate = params["boot_certificate"]
+        policy = secrets_policy(public_key(Path(certificate))) if certificate else b""
+        nodes = identities.read_nodes(params["nodes"], policy)
         signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
         change = identities.ensure(store, nodes, signer, module.check_mode, params["removed"])
         folder = store.place(IDENTITY)
         # A bundle with the right digest and a wrong signature, or without its public host key, shows no difference.
         forged = [name for name in change.written if change.before.get(name) == change.after[name]]
         before = {**change.before, **dict.fromkeys(forged, "not signed by this key, or without the public host key")}
-        after = {**{name: before[name] for name in change.others}, **change.after}
+        kept = [name for name in (*change.others, *change.withheld) if name in before]
+        after = {**{name: before[name] for name in kept}, **change.after}
         return {
             "changed": bool(change.written or change.removed),
             "written": list(change.written),
             "removed": list(change.removed),
             "others": list(change.others),
+            "withheld": list(change.withheld),
             "bundles": change.after,
             "diff": {"before_header": folder, "after_header": folder, "before": text(before), "after": text(after)},
         }

@@ -24,6 +24,15 @@ options:
     description: The interface to the TPM (TCTI), as for tpm2-tools.
     type: str
     default: device:/dev/tpmrm0
+  challenge:
+    description: >-
+      A challenge of M(sailloft.fleet.node_identity_quote), base64. With it, the TPM quotes its registers. It fails if
+      the challenge was made for another TPM.
+    type: str
+  firmware_log:
+    description: The file with the log of what the firmware has measured.
+    type: path
+    default: /sys/kernel/security/tpm0/binary_bios_measurements
 seealso:
   - module: sailloft.fleet.node_identity
 """
@@ -47,6 +56,15 @@ ek_digest:
   description: Its sha256, hexadecimal, as bundles name it.
   returned: success
   type: str
+ak:
+  description: >-
+    The public part of the key with which the TPM signs quotes, base64 of a TPM2B_PUBLIC. It is the same at each boot.
+  returned: success
+  type: str
+quote:
+  description: The quote, its signature, the registers and the firmware's log of PCR 4; null without O(challenge).
+  returned: success
+  type: dict
 certificate:
   description: The endorsement key's certificate in the TPM, base64 of DER; null if there is none.
   returned: success
@@ -77,7 +95,6 @@ import base64
 import json
 import os
 import tempfile
-from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -85,10 +102,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.measurements import LOG, PCRS, read_log
 
 # The index of the manufacturer's certificate for an endorsement key of template L-1 (TCG, "EK Credential Profile",
 # 2.2.1.4).
 CERTIFICATE_INDEX = "0x01c00002"
+MAKE_OBJECTS = ("tpm2_createek", "tpm2_createprimary", "tpm2_readpublic", "tpm2_activatecredential", "tpm2_quote")
 REPORT = "/run/sailloft/identity.json"
 NO_CERTIFICATE = (
     "the TPM has no certificate for it: it was not checked that it is a key of a TPM, and of this machine's TPM"
@@ -97,36 +116,71 @@ IS_OF_EK = "the TPM's certificate is for it; who signed the certificate was not 
 IS_NOT_OF_EK = "the TPM's certificate is for another key"
 
 
-def tool(module: AnsibleModule, environment: Mapping[str, str], folder: str, *argv: str) -> tuple[int, str]:
-    """Run one of tpm2-tools and return its exit status and output."""
-    path = module.get_bin_path(argv[0])
-    if not path:
-        raise ImageError("not found on this node", "install tpm2-tools", subject=f"tool {argv[0]}")
-    status, output, err = module.run_command([path, *argv[1:]], environ_update=environment, cwd=folder)
-    return status, " ".join(f"{output} {err}".split())
+def text_of(data: bytes) -> str:
+    """Return the data in base64."""
+    return base64.b64encode(data).decode()
 
 
-def read(module: AnsibleModule) -> tuple[bytes, bytes]:
-    """Return the endorsement key's public part, and the certificate that the TPM stores (empty: none)."""
-    environment = {"TPM2TOOLS_TCTI": module.params["tcti"]}
-    with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
-        status, output = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
-        if status:
-            raise ImageError(
-                output,
-                "check that the machine has a TPM 2.0 and that it is switched on",
-                subject=f"TPM {module.params['tcti']}",
-            )
+class Tools:
+    """The tools of tpm2-tools, run in a directory for their files; TPM is the node's."""
+
+    def __init__(self, module: AnsibleModule, folder: str) -> None:
+        self.module, self.folder = module, folder
+
+    def status(self, *argv: str) -> tuple[int, str]:
+        """Run a tool and return its exit status and output."""
+        path = self.module.get_bin_path(argv[0])
+        if not path:
+            raise ImageError("not found on this node", "install tpm2-tools", subject=f"tool {argv[0]}")
+        environment = {"TPM2TOOLS_TCTI": self.module.params["tcti"]}
+        status, output, err = self.module.run_command([path, *argv[1:]], environ_update=environment, cwd=self.folder)
         # The kernel's resource manager removes objects from the TPM. Without it they remain, and a TPM has only three
         # slots.
-        tool(module, environment, folder, "tpm2_flushcontext", "-t")
-        with open(os.path.join(folder, "ek.pub"), "rb") as stream:
-            ek = stream.read()
-        status, output = tool(module, environment, folder, "tpm2_nvread", CERTIFICATE_INDEX, "-o", "certificate")
+        flush = self.module.get_bin_path("tpm2_flushcontext")
+        if flush and argv[0] in MAKE_OBJECTS:
+            self.module.run_command([flush, "-t"], environ_update=environment)
+        return status, " ".join(f"{output} {err}".split())
+
+    def run(self, remedy: str, *argv: str) -> None:
+        """Run a tool. Raises ImageError with the remedy if it fails."""
+        status, output = self.status(*argv)
         if status:
-            return ek, b""
-        with open(os.path.join(folder, "certificate"), "rb") as stream:
-            return ek, stream.read()
+            raise ImageError(output or f"{argv[0]} failed", remedy, subject=f"TPM {self.module.params['tcti']}")
+
+    def content(self, name: str) -> bytes:
+        """Return the content of a file in the directory."""
+        with open(os.path.join(self.folder, name), "rb") as stream:
+            return stream.read()
+
+
+def read_keys(tpm: Tools) -> tuple[bytes, bytes, bytes]:
+    """Return the public parts of endorsement and attestation key, and the TPM's certificate (empty: none)."""
+    remedy = "check that the machine has a TPM 2.0 and that it is switched on"
+    tpm.run(remedy, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
+    make = ("tpm2_createprimary", "-Q", "-C", "e", "-G", identity.AK_TYPE, "-a", identity.AK_ATTRIBUTES, "-c", "ak.ctx")
+    tpm.run("check that its endorsement hierarchy has no password", *make)
+    tpm.run(remedy, "tpm2_readpublic", "-Q", "-c", "ak.ctx", "-o", "ak.pub")
+    status, _output = tpm.status("tpm2_nvread", CERTIFICATE_INDEX, "-o", "certificate")
+    return tpm.content("ek.pub"), tpm.content("ak.pub"), b"" if status else tpm.content("certificate")
+
+
+def read_quote(tpm: Tools, challenge: str) -> dict[str, Any]:
+    """Return the TPM's answer to a challenge, after ``read_keys``. Raises ImageError if it is for another TPM."""
+    with open(os.path.join(tpm.folder, "challenge"), "wb") as stream:
+        stream.write(base64.b64decode(challenge))
+    remedy = "run playbooks/node_identities.yml again"
+    tpm.run(remedy, "tpm2_startauthsession", "--policy-session", "-S", "session")
+    tpm.run(remedy, "tpm2_policysecret", "-Q", "-S", "session", "-c", "e")
+    opened = ("-i", "challenge", "-o", "nonce", "-P", "session:session")
+    other = "the challenge is for another TPM than this node's: if its board was replaced, approve its TPM"
+    tpm.run(other, "tpm2_activatecredential", "-Q", "-c", "ak.ctx", "-C", "ek.ctx", *opened)
+    tpm.status("tpm2_flushcontext", "session")
+    selection = f"sha256:{','.join(PCRS)}"
+    made = ("-q", tpm.content("nonce").hex(), "-m", "message", "-s", "signature", "-f", "plain", "-g", "sha256")
+    tpm.run(remedy, "tpm2_quote", "-Q", "-c", "ak.ctx", "-l", selection, *made)
+    tpm.run(remedy, "tpm2_pcrread", "-Q", selection, "-o", "pcrs")
+    parts = {name: text_of(tpm.content(name)) for name in ("message", "signature", "pcrs")}
+    return {**parts, "log": read_log(tpm.module.params["firmware_log"])}
 
 
 def read_report() -> dict[str, Any]:
@@ -150,19 +204,29 @@ def read_report() -> dict[str, Any]:
 def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
-        argument_spec={"tcti": {"type": "str", "default": "device:/dev/tpmrm0"}}, supports_check_mode=True
+        argument_spec={
+            "tcti": {"type": "str", "default": "device:/dev/tpmrm0"},
+            "challenge": {"type": "str"},
+            "firmware_log": {"type": "path", "default": f"/{LOG}"},
+        },
+        supports_check_mode=True,
     )
 
     def work() -> dict[str, Any]:
-        data, stored = read(module)
-        text = base64.b64encode(data).decode()
+        with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
+            tpm = Tools(module, folder)
+            data, ak, stored = read_keys(tpm)
+            quote = read_quote(tpm, module.params["challenge"]) if module.params["challenge"] else None
+        text = text_of(data)
         ek = identity.read_ek(text, f"TPM {module.params['tcti']}")
         certificate = identity.certificate_of(stored)
         is_of_ek = None if certificate is None else identity.certificate_is_of(certificate, ek)
         return {
             "ek": text,
             "ek_digest": identity.ek_digest(ek),
-            "certificate": None if certificate is None else base64.b64encode(certificate).decode(),
+            "ak": text_of(ak),
+            "quote": quote,
+            "certificate": None if certificate is None else text_of(certificate),
             "certificate_is_of_ek": is_of_ek,
             "checked": {None: NO_CERTIFICATE, True: IS_OF_EK, False: IS_NOT_OF_EK}[is_of_ek],
             **read_report(),

@@ -89,6 +89,16 @@ secure_boot:
   description: Whether its UEFI firmware has Secure Boot on; empty if that cannot be read, as with BIOS.
   returned: always
   type: bool
+pcrs:
+  description: The sha256 values of the TPM's registers that images predict, by number; null without a TPM.
+  returned: always
+  type: dict
+  sample: {"4": 6f1c..., "11": c05d...}
+firmware_log:
+  description: The sha256 digests that its firmware has measured into PCR 4; null if there is no log of a TPM 2.0.
+  returned: always
+  type: list
+  elements: str
 has_identity:
   description: Whether its image has the role node_identity, which gives it a host key.
   returned: always

@@ -65,6 +65,12 @@ options:
     description: Whether its firmware must start only signed programs.
     type: bool
     default: false
+  prediction:
+    description:
+      - The text of the image's pcrs.json, from the host that signs. With O(secure_boot), the proof compares the TPM's
+        registers with it; empty if there is none.
+    type: str
+    default: ""
   sequence:
     description: The sequence of the boot servers' statement (M(sailloft.fleet.node_boot_statement)); 0 if unknown.
     type: int

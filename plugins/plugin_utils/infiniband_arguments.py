@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan, plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import Readings, together, unpack
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings, together, unpack
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 
 _SETTINGS: dict[str, Any] = {
@@ -32,7 +32,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def read_readings(paths: Mapping[str, Any]) -> Readings:
+def read_readings(paths: Mapping[str, Any]) -> SubnetReadings:
     """Return the readings in the files of ib_fabric_info, by host. Raises InfinibandError, StoredError."""
     by_host = {}
     for host, path in paths.items():
@@ -47,7 +47,7 @@ def read_readings(paths: Mapping[str, Any]) -> Readings:
 
 
 def planned_fabric(
-    arguments: Mapping[str, Any], task_vars: Mapping[str, Any] | None, readings: Readings | None = None
+    arguments: Mapping[str, Any], task_vars: Mapping[str, Any] | None, readings: SubnetReadings | None = None
 ) -> FabricPlan:
     """Return the plan for ``ARGUMENTS``. Raises SiteError, InfinibandError, StoredError.
 

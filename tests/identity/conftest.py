@@ -7,10 +7,12 @@ from __future__ import annotations
 import base64
 import functools
 import http.server
+import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -24,14 +26,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
-SCRIPT = Path(__file__).parents[2] / "roles" / "node_identity" / "files" / "sailloft-identity"
+REPOSITORY = Path(__file__).parents[2]
+SCRIPT = REPOSITORY / "roles" / "node_identity" / "files" / "sailloft-identity"
 # All commands that the node's script may run: a test provides only these, and records their arguments.
 COMMANDS = (
     "sh",
     *("base64", "cat", "chmod", "cp", "cut", "head", "install", "ln", "mkdir", "mktemp", "mv", "od", "rm", "sha256sum"),
     *("shuf", "sleep", "tail", "tr", "wc", "sed", "curl", "minisign", "openssl", "ssh-keygen"),
     *("tpm2_createek", "tpm2_flushcontext", "tpm2_loadexternal", "tpm2_startauthsession", "tpm2_policysecret"),
-    "tpm2_activatecredential",
+    *("tpm2_activatecredential", "tpm2_policypcr", "tpm2_verifysignature", "tpm2_policyauthorize"),
+    "tpm2_policycommandcode",
 )
 
 
@@ -40,12 +44,12 @@ class Tpm:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = _two_ports()
-        self.tcti = f"swtpm:port={self.port}"
         self.start()
 
     def start(self) -> None:
-        """Power the TPM on."""
+        """Power the TPM on, on other ports than before, which the system may keep for a while."""
+        self.port = _two_ports()
+        self.tcti = f"swtpm:port={self.port}"
         self._process = subprocess.Popen(
             [
                 *("swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self.folder}"),
@@ -223,5 +227,41 @@ def boot(tmp_path, tpms, keys):
             timeout=300,
         )
         return Booted(root, done.returncode, done.stdout, log.read_text())
+
+    return run
+
+
+@pytest.fixture
+def play(tmp_path):
+    """play(tasks, variables of hosts, options...): run the tasks; return ansible-playbook's output and exit status."""
+
+    def run(tasks: list, hosts: dict, *options: str, path: Path | None = None) -> tuple[str, int]:
+        inventory = tmp_path / "inventory.json"
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        every = {"localhost": local, **hosts}
+        inventory.write_text(json.dumps({"all": {"hosts": every}}))
+        playbook = tmp_path / "play.yml"
+        plays = (
+            tasks if tasks and "hosts" in tasks[0] else [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]
+        )
+        playbook.write_text(json.dumps(plays))
+        environment = {
+            **os.environ,
+            "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
+            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+            "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "1",
+            "ANSIBLE_NOCOLOR": "1",
+        }
+        done = subprocess.run(
+            ["ansible-playbook", "-i", str(inventory), *options, str(playbook)],
+            cwd=REPOSITORY,
+            check=False,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=900,
+        )
+        return done.stdout, done.returncode
 
     return run

@@ -55,6 +55,17 @@ def test_a_node_writes_the_secret_files_of_its_bundle(site, boot, serve):
     }
 
 
+def test_a_node_with_a_signed_command_line_finds_name_and_servers_in_the_first_stages_report(site, boot, serve, tpms):
+    """The command line of a node with Secure Boot is the same for all nodes; that of iPXE may be forged."""
+    site.publish()
+    report = {"format": "sailloft-boot/1", "node": "bm01", "arguments": 'x "servers": ["http://127.0.0.1:9"]'}
+    report |= {"servers": ["http://127.0.0.1:9", serve(site.store.path)], "nics": ["a dhcp"]}
+    for line in ("", "bm02"):
+        node = boot(line, tpm=tpms["bm01"], before={"run/sailloft/boot.json": json.dumps(report)})
+        assert node.status == 0, node.output
+        assert node.read("etc/site/token") == TOKEN
+
+
 def test_no_secret_is_in_the_output_or_in_command_arguments(site, boot, serve):
     site.publish()
     node = boot("bm01", serve(site.store.path))

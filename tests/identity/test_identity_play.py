@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from identity_site import SECRET, TOKEN, make_guarded_pair, record_arguments
+from identity_site import SECRET, TOKEN, make_guarded_pair, publish, record_arguments
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
@@ -21,55 +21,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign im
 REPOSITORY = Path(__file__).parents[2]
 PASSWORD = "the-password-of-the-signing-key"
 HIDDEN = ("nobody-else-may-read-this-host-key", TOKEN, PASSWORD)
-
-
-@pytest.fixture
-def play(tmp_path):
-    """play(tasks, variables of hosts, options...): run the tasks; return ansible-playbook's output and exit status."""
-
-    def run(tasks: list, hosts: dict, *options: str, path: Path | None = None) -> tuple[str, int]:
-        inventory = tmp_path / "inventory.json"
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        every = {"localhost": local, **hosts}
-        inventory.write_text(json.dumps({"all": {"hosts": every}}))
-        playbook = tmp_path / "play.yml"
-        plays = (
-            tasks if tasks and "hosts" in tasks[0] else [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]
-        )
-        playbook.write_text(json.dumps(plays))
-        environment = {
-            **os.environ,
-            "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
-            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-            "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "1",
-            "ANSIBLE_NOCOLOR": "1",
-        }
-        done = subprocess.run(
-            ["ansible-playbook", "-i", str(inventory), *options, str(playbook)],
-            cwd=REPOSITORY,
-            check=False,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=900,
-        )
-        return done.stdout, done.returncode
-
-    return run
-
-
-def publish(site, tmp_path, signer):
-    """Return the tasks that run the role's publication."""
-    variables = {
-        "node_identity_store_dir": site.store.path,
-        "node_identity_served_dir": str(tmp_path / "served"),
-        "node_identity_signing_key": signer.secret_key,
-        "node_identity_signing_password": signer.password or "",
-        "node_identity_public_key": signer.public_key,
-    }
-    role = {"name": "sailloft.fleet.node_identity", "tasks_from": "publish"}
-    return [{"name": "Publish", "ansible.builtin.include_role": role, "vars": variables}]
 
 
 @pytest.fixture

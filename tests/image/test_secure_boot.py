@@ -11,7 +11,7 @@ from pathlib import Path
 import secure_boot
 from build_host import BuildHost
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import authenticode
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import authenticode, measured
 
 
 def test_an_image_gets_a_signed_kernel_with_the_same_bytes_each_time(site: BuildHost, requested: dict, tmp_path: Path):
@@ -27,6 +27,9 @@ def test_an_image_gets_a_signed_kernel_with_the_same_bytes_each_time(site: Build
     once = place.read_bytes()
     unsigned = next((host.cache / "ukis").iterdir()).read_bytes()
     assert authenticode.is_signed(once, unsigned, signer.certificate)
+    prediction = measured.load(place.with_name("pcrs.json").read_bytes(), outcome.digest)
+    assert prediction == signer.predict(outcome.digest, once)
+    assert len(prediction.policies) == 8
     words = f"sailloft.image={outcome.digest} sailloft.signed=1"
     assert words.encode() in once
     [outcome], _lines, seconds = host.build(requested)

@@ -4,15 +4,22 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import os
 import shutil
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import secure_boot
-from boot_images import Image, follow
-from boot_network import HttpServer, Network, Node
+from boot_images import Image, Parts, follow, made_image
+from boot_network import HttpServer, Network, Node, SoftwareTpm
 from boot_reports import BOOT_S, reported
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import measurements
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 
 pytestmark = [
     pytest.mark.boot,
@@ -23,13 +30,25 @@ FIRMWARE_S = 300
 DENIED = "Access Denied"
 
 
-def start(network: Network, image: Image, program: bytes) -> Node:
-    """Start a node whose image has this program, and whose firmware has its keys."""
+# A unit that shows on the console what the TPM has measured, after the node is up.
+MEASURED = """[Unit]
+After=proof.service multi-user.target
+[Service]
+Type=oneshot
+StandardOutput=tty
+TTYPath=/dev/ttyS0
+ExecStart=/bin/sh -c 'cd /sys/class/tpm/tpm0/pcr-sha256; for pcr in 4 7 8 11 12 13; do echo PCR $$pcr $$(cat $$pcr); \
+done; echo LOG $$(gzip -c /sys/kernel/security/tpm0/binary_bios_measurements | base64 -w 0); echo ALL IS READ'
+"""
+
+
+def start(network: Network, image: Image, program: bytes, devices: Sequence[object] = ()) -> Node:
+    """Start a node whose image has this program, and whose firmware has its keys; ``devices`` are QEMU's options."""
     secure_boot.publish(image, program)
     server = HttpServer(network, Path(image.store.path), 8001)
     follow(image.store, image.keys, [server.url], kernel_arguments=[], secure_boot=True)
     network.dnsmasq([server.url], signed=Path(image.store.path))
-    return Node(network, [], "secure")
+    return Node(network, [*devices], "secure")
 
 
 def test_a_signed_kernel_boots_from_the_firmware_to_systemd(image: Image, network: Network, tmp_path: Path):
@@ -41,6 +60,33 @@ def test_a_signed_kernel_boots_from_the_firmware_to_systemd(image: Image, networ
     assert not report.warnings
     assert "sailloft.signed=1" in report.arguments
     assert "BOOTIF" not in report.arguments
+
+
+def test_a_tpm_measures_what_the_image_predicts(parts: Parts, stage: Path, network: Network, tmp_path: Path):
+    """The prediction is made from program and digest, before anything has booted."""
+    units = tmp_path / "tree/etc/systemd/system"
+    (units / "multi-user.target.wants").mkdir(parents=True)
+    (units / "measured.service").write_text(MEASURED)
+    (units / "multi-user.target.wants/measured.service").symlink_to("../measured.service")
+    (tmp_path / "tree/etc/layer").write_text("top\n")
+    squash = ["mksquashfs", tmp_path / "tree", tmp_path / "upper", "-quiet", "-no-progress", "-all-root"]
+    subprocess.run([*squash, "-comp", "zstd"], check=True)
+    image = made_image(parts, stage, tmp_path, tmp_path / "upper")
+    site = secure_boot.make_pair(tmp_path, "site")
+    secure_boot.enrolled(network.folder / "variables.fd", site)
+    program = secure_boot.signed(image, site, tmp_path)
+    prediction = measured.predict(image.digest, program)
+    node = start(network, image, program, SoftwareTpm(network).options())
+    console = node.wait_for("ALL IS READ", BOOT_S + FIRMWARE_S)
+    assert not reported(console, image).warnings
+    lines = [line.split() for line in console.splitlines()]
+    pcrs = {words[1]: words[2].lower() for words in lines if words[:1] == ["PCR"]}
+    text = next(words[1] for words in lines if words[:1] == ["LOG"])
+    log = measurements.parse_log(gzip.decompress(base64.b64decode(text)))
+    verdicts = measured.verdicts(prediction, measured.Seen(pcrs, log))
+    assert [(one.pcr, one.problem) for one in verdicts if one.problem] == [], (pcrs, log, prediction)
+    # The kernel in the program is started by the firmware too (stubs before version 258).
+    assert [digest for digest in log if digest not in measured.TRIES] == list(prediction.programs)
 
 
 @pytest.mark.parametrize("change", ["none", "other key", "one byte", "revoked"])

@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.guids im
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF, opensm_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import (
     DEFAULT_PKEY,
     FULL,

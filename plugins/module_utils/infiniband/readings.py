@@ -23,7 +23,7 @@ _REMEDY = "read the fabric again with ib_fabric_info"
 
 @dataclass
 class HostReadings:
-    """What one host gave; ``subnet`` is False where it gave only its ``files``. The other fields: ``Readings``."""
+    """What one host gave; ``subnet`` is False where it gave only ``files``. The other fields: ``SubnetReadings``."""
 
     subnet: bool
     files: dict[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class HostReadings:
     managers: str = ""
 
 
-class Readings(NamedTuple):
+class SubnetReadings(NamedTuple):
     """All that was read of a fabric, as texts; each is "" where there is none.
 
     ``found``: ibnetdiscover -p. ``links``, ``forwarding``, ``order``, ``log``: opensm-subnet.lst, opensm-lfts.dump,
@@ -72,7 +72,7 @@ def unpack(name: str, content: bytes) -> HostReadings:
     return readings
 
 
-def together(by_host: Mapping[str, HostReadings]) -> Readings:
+def together(by_host: Mapping[str, HostReadings]) -> SubnetReadings:
     """Return the readings of several hosts as one. Raises InfinibandError if two have read the subnet."""
     readers = [host for host, readings in by_host.items() if readings.subnet]
     if len(readers) > 1:
@@ -81,6 +81,6 @@ def together(by_host: Mapping[str, HostReadings]) -> Readings:
         raise InfinibandError(cause="both have read the subnet", remedy=remedy, subject=readers_text)
     files = {host: readings.files for host, readings in by_host.items()}
     if not readers:
-        return Readings(files=files)
+        return SubnetReadings(files=files)
     one = by_host[readers[0]]
-    return Readings(one.found, one.links, one.forwarding, one.order, one.log, one.pkeys, one.managers, files)
+    return SubnetReadings(one.found, one.links, one.forwarding, one.order, one.log, one.pkeys, one.managers, files)

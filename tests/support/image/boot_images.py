@@ -149,6 +149,11 @@ def stage(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
     """A store with an image of two layers, and a channel that names it."""
+    return made_image(parts, stage, tmp_path, parts.folder / "top")
+
+
+def made_image(parts: Parts, stage: Path, tmp_path: Path, top: Path) -> Image:
+    """Make the store of ``image``, with the squashfs ``top`` as the image's upper layer."""
     folder = tmp_path / "store"
     blobs = folder / "blobs"
     for name in ("blobs", "images", "channels", "nodes"):
@@ -160,10 +165,10 @@ def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
         return digest, path.stat().st_size
 
     layers = []
-    for name, salt in (("base", "aabb"), ("top", "")):
-        layer = shutil.copy(parts.folder / name, tmp_path / name)
+    for name, source, salt in (("base", parts.folder / "base", "aabb"), ("top", top, "")):
+        layer = shutil.copy(source, tmp_path / name)
         root = append_verity(layer, salt)
-        size = (parts.folder / name).stat().st_size
+        size = source.stat().st_size
         # The first stage must not mistake inputs for the fields that it reads.
         inputs = {"sha256": "f" * 64, "verity": {"data_bytes": 1, "root_sha256": "f" * 64, "salt": "00"}}
         verity = manifests.Verity(size, root, salt)

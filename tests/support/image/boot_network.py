@@ -188,7 +188,10 @@ class Node:
         # UEFI has its own driver; QEMU's ROM is iPXE, which would not request ipxe.efi.
         no_rom = "" if firmware == "bios" else ",romfile="
         # A kernel given on the command line already has boot index 0.
-        command += ["-device", f"virtio-net-pci,netdev=net,mac={MAC}{'' if boot else ',bootindex=0'}{no_rom}"]
+        command += [
+            "-device",
+            f"virtio-net-pci,netdev=net,mac={MAC}{'' if '-kernel' in boot else ',bootindex=0'}{no_rom}",
+        ]
         if rail:
             command += ["-netdev", "tap,id=rail,ifname=tap1,script=no,downscript=no"]
             command += ["-device", f"virtio-net-pci,netdev=rail,mac={RAIL_MAC},romfile="]

@@ -14,7 +14,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from boot_logs import event, first_event
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nnobody-else-may-read-this-host-key\n-----END\n"
 TOKEN = "K10-a-join-token-of-bm01::server:5ecret"
@@ -79,3 +82,33 @@ def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
         (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>{log}\n{kill}exec {real} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
+
+
+def publish(site, tmp_path, signer):
+    """Return the tasks that run the role's publication."""
+    variables = {
+        "node_identity_store_dir": site.store.path,
+        "node_identity_served_dir": str(tmp_path / "served"),
+        "node_identity_signing_key": signer.secret_key,
+        "node_identity_signing_password": signer.password or "",
+        "node_identity_public_key": signer.public_key,
+    }
+    role = {"name": "sailloft.fleet.node_identity", "tasks_from": "publish"}
+    return [{"name": "Publish", "ansible.builtin.include_role": role, "vars": variables}]
+
+
+ACTION = 0x80000007  # EV_EFI_ACTION
+
+
+def power_on(tpm, image: str, program: bytes) -> Path:
+    """Restart the TPM's machine, which measures a boot of the image's program; return the firmware's log."""
+    tpm.stop()
+    tpm.start()
+    found = measured.predict(image, program)
+    log = [measured.TRIES[0], measured.TRIES[2], *found.programs]
+    events = [*(("4", digest) for digest in log), ("8", image)]
+    events += [("11", digest) for digest in measured.measurements_of(program)]
+    tpm.run("tpm2_pcrextend", *(f"{pcr}:sha256={digest}" for pcr, digest in events))
+    place = tpm.folder / "log"
+    place.write_bytes(first_event() + b"".join(event(4, ACTION, b"", digest) for digest in log))
+    return place

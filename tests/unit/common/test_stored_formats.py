@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, manifest, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
@@ -48,6 +49,10 @@ READERS = {
         lambda text: boot_report.load(text, "node"),
         lambda report: report.phases == (boot_report.Phase("network", 1, 2.5),),
     ),
+    "pcrs-1.json": (
+        lambda text: measured.load(text, "1" * 64),
+        lambda prediction: len(prediction.pcrs["11"]) == 3,
+    ),
     "statement-1.json": (
         lambda text: statement.load(text.encode(), "statement"),
         lambda read: (read.sequence, read.nodes["52:54:00:aa:bb:01"].name) == (7, "bm01"),
@@ -72,6 +77,7 @@ READERS = {
 OPEN = (
     *("causes", "hosts", "nodes", "inputs", "distances", "interfaces"),
     *("checks", "values", "kept", "errors", "seconds_of"),
+    *("pcrs", "policies"),
     *("versions", "gpu_settings", "accepted", "settings"),
 )
 
@@ -104,13 +110,20 @@ def test_a_channel_is_read_for_ever():
     assert channels.parse(grown, "channel stable") == channel
 
 
-def test_a_bundle_of_secrets_is_read_for_ever():
-    bundle, _lines, _signature = identity.parse((FILES / "identity-2").read_bytes(), "node bm01")
-    assert (bundle.node, bundle.ek, bundle.secrets) == ("bm01", SHA256, b"secrets")
+@pytest.mark.parametrize(("name", "bound"), [("identity-2", False), ("identity-3", True)])
+def test_a_bundle_of_secrets_is_read_for_ever(name, bound):
+    bundle, _lines, _signature = identity.parse((FILES / name).read_bytes(), "node bm01")
+    assert (bundle.node, bundle.ek, bundle.secrets, bundle.bound) == ("bm01", SHA256, b"secrets", bound)
 
 
 def test_every_stored_format_has_a_file():
-    assert {path.name for path in FILES.iterdir()} == {*READERS, "channel-1.ipxe", "identity-2", "README.md"}
+    assert {path.name for path in FILES.iterdir()} == {
+        *READERS,
+        "channel-1.ipxe",
+        "identity-2",
+        "identity-3",
+        "README.md",
+    }
 
 
 # Formats of which no file of an earlier version is read, with the reason.

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric i
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove, wanted_pkeys
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import Readings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 
 SITE, GUIDS = ib_sites.small()
 SETTINGS = {

@@ -35,6 +35,7 @@ SECRETS = {
     "node_health_info": ["bmcs.password"],
     "node_boot_statement": ["signing_password"],
     "node_identity": ["nodes.secrets.content", "signing_password"],
+    "node_identity_quote": ["nonce"],
     "node_image": ["signing_password"],
     "vsphere_gpu_vm": ["password"],
     "vsphere_gpu_vm_info": ["password"],
@@ -133,6 +134,10 @@ REFUSED = {
         "as ek",
     ),
     "node_identity_info": ({"tcti": "nowhere"}, "TPM nowhere: "),
+    "node_identity_quote": (
+        {**STORE, "node": "bm01", "public_key": "/nowhere", "ek": "AAAA", "ak": "AAAA"},
+        "node bm01: not an attestation key of a TPM; give what node_identity_info returns as ak",
+    ),
     "node_image": (
         {"layers": {}, "images": {}, **KEYS},
         "first_stage: no script was given; use the module through its action plugin, or give its text",

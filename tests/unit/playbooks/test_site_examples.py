@@ -88,8 +88,8 @@ CHANGED = {
 WHOLE = ("site_plan.yml", "confirm.yml")
 # Playbooks for machines that a site does not have.
 NO_HOSTS = {
-    "vela": "boot_servers.yml ib_fabric.yml ib_health.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml "
-    "reimage.yml",
+    "vela": "boot_servers.yml ib_fabric.yml ib_health.yml node_images.yml node_scripts.yml node_identities.yml "
+    "collect_images.yml reimage.yml",
     "blue_vela": "site.yml plan.yml",
 }
 

@@ -21,19 +21,27 @@ def test_an_image_that_the_boot_server_lacks_is_named_with_the_remedy(tmp_path, 
         (tmp_path / "store/images" / digest / "manifest.json").write_text("{}")
     role = {"name": "sailloft.fleet.node_boot", "tasks_from": "servers/read_manifests"}
     digest_of_node = {"ansible.builtin.set_fact": {"__node_boot_digest": "{{ digests[inventory_hostname] }}"}}
-    tasks = [digest_of_node, {"ansible.builtin.include_role": role}]
+    shown = {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} predicts {{ __node_boot_prediction }}"}}
+    tasks = [digest_of_node, {"ansible.builtin.include_role": {**role, "public": True}}, shown]
+    # The host that signs has a prediction of one of the images; bm02 is not measured.
+    (tmp_path / "signer/images" / ("a" * 64)).mkdir(parents=True)
+    (tmp_path / "signer/images" / ("a" * 64) / "pcrs.json").write_text("PCR values")
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     variables = {
         "digests": digests,
         "ansible_connection": "local",
         "node_boot_servers": ["localhost"],
         "node_boot_store_dir": str(tmp_path / "store"),
+        "node_image_store_dir": str(tmp_path / "signer"),
     }
     (tmp_path / "variables.json").write_text(json.dumps(variables))
+    (tmp_path / "hosts").write_text("bm01 node_boot_secure_boot=true\nbm02\n")
     status, output = ansible_playbook(
-        "-i", "bm01,bm02,", "-e", f"@{tmp_path}/variables.json", str(tmp_path / "play.yml")
+        "-i", str(tmp_path / "hosts"), "-e", f"@{tmp_path}/variables.json", str(tmp_path / "play.yml")
     )
     assert (status != 0) == absent
     told = " ".join(output.split())
     assert (f"localhost: has no image {'b' * 64} ({tmp_path}/store/images)" in told) == absent
     assert ("playbooks/node_images.yml" in told) == absent
+    assert ("bm01 predicts PCR values" in told) == (not absent)
+    assert "bm02 predicts PCR" not in told

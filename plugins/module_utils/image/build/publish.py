@@ -30,9 +30,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
     BLOBS,
     BOOT_PROGRAM,
     IMAGES,
+    PREDICTION,
     SIGNATURE,
     Store,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs
 
 
@@ -56,19 +58,24 @@ def publish(
     store = Store(os.fspath(setting.store))
     size_bytes = sum(new.boot_blobs().values())
     current = store.current(image.name)
-    unsigned = signed = b""
+    unsigned = signed = prediction = b""
     if programs:
         run = Run(f"image {image.name}", progress)
         unsigned = programs.unsigned(new, digest, brought.folder / layers.VMLINUZ, stage, run)
         signed = store.contents(IMAGES, digest, BOOT_PROGRAM) or b""
+        prediction = measured.dump(programs.secure_boot.predict(digest, unsigned))
     has_program = programs is None or programs.secure_boot.has_signed(signed, unsigned)
-    if current == digest and has_program and is_complete(store, digest, new, data, setting.signer.key):
+    has_prediction = not programs or store.contents(IMAGES, digest, PREDICTION) == prediction
+    complete = has_program and has_prediction and is_complete(store, digest, new, data, setting.signer.key)
+    if current == digest and complete:
         progress(f"image {image.name}: unchanged, {digest[:12]}")
         return BuiltImage(image.name, digest, False, (), size_bytes)
     old, old_listings = stored_image(store, current)
     lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
     if not has_program:
         lines = [*lines, f"{BOOT_PROGRAM}: signed for Secure Boot"]
+    if not has_prediction:
+        lines = [*lines, f"{PREDICTION}: what a boot of it measures"]
     if not setting.check:
         if programs and not has_program:
             signed = programs.secure_boot.sign(unsigned, _epoch(chain))
@@ -80,7 +87,8 @@ def publish(
         for part in parts:
             blobs[part.entry.sha256] = part.folder / layers.SQUASHFS
             blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
-        store.publish(data, setting.sign(data), boot_script.image_script(new, digest).encode(), blobs, signed)
+        script = boot_script.image_script(new, digest).encode()
+        store.publish(data, setting.sign(data), script, blobs, signed, prediction)
         progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
     return BuiltImage(image.name, digest, True, tuple(lines), size_bytes)
 

@@ -29,11 +29,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
 
 @dataclass(frozen=True)
 class BundleInputs:
-    """The inputs of a node's bundle."""
+    """The inputs of a node's bundle; it is not written for a node that is not ``proven`` to run its image.
+
+    With a ``policy``, it is bound to what the node has booted.
+    """
 
     name: str
     ek: bytes
     secrets: tuple[identity.Secret, ...]
+    proven: bool = True
+    policy: bytes = b""
 
     @property
     def subject(self) -> str:
@@ -45,7 +50,8 @@ class BundleInputs:
 class BundleChange:
     """Public data of bundles by node: of all before the change and of the requested ones after it; the changed nodes.
 
-    None stands for a file that is not one of our bundles. ``others`` are the nodes whose bundles were not requested.
+    None stands for a file that is not one of our bundles. ``others`` are the nodes whose bundles were not requested,
+    ``withheld`` those whose bundles would be written, and are not proven.
     """
 
     before: Mapping[str, Mapping[str, str] | None]
@@ -53,10 +59,14 @@ class BundleChange:
     written: tuple[str, ...]
     removed: tuple[str, ...]
     others: tuple[str, ...]
+    withheld: tuple[str, ...] = ()
 
 
-def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[BundleInputs]:
-    """Return the nodes from dicts {name, ek, secrets}, sorted by name. Raises ImageError."""
+def read_nodes(nodes: Sequence[Mapping[str, Any]], policy: bytes = b"") -> list[BundleInputs]:
+    """Return the nodes from dicts {name, ek, secrets, proven, measured}, sorted by name. Raises ImageError.
+
+    The bundles of nodes that are measured are bound to the ``policy``.
+    """
     node_by_name: dict[str, BundleInputs] = {}
     owners: dict[bytes, str] = {}
     for entry in nodes:
@@ -72,7 +82,9 @@ def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[BundleInputs]:
                 subject=subject,
             )
         owners[ek] = name
-        node_by_name[name] = BundleInputs(name, ek, identity.read_secrets(entry["secrets"], subject))
+        secrets = identity.read_secrets(entry["secrets"], subject)
+        bound = policy if entry.get("measured") else b""
+        node_by_name[name] = BundleInputs(name, ek, secrets, entry.get("proven", True), bound)
     return [node_by_name[name] for name in sorted(node_by_name)]
 
 
@@ -99,16 +111,20 @@ def ensure(
         wanted = {node.name: digest for node, digest in zip(nodes, unchanged.digests)}
         signers = {node.name: identity.signer(node.name, node.secrets) for node in nodes}
         known = {name for name, signer in signers.items() if store.contents(IDENTITY, _signer_of(name)) == signer}
-        new = [node for node in nodes if node.name not in unchanged.names & known]
+        changed = [node for node in nodes if node.name not in unchanged.names & known]
+        new = [node for node in changed if node.proven]
+        withheld = tuple(node.name for node in changed if not node.proven)
         change = BundleChange(
             before={name: identity.stated(bundle[0]) if bundle else None for name, bundle in parsed.items()},
             after={
                 node.name: {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": wanted[node.name]}
                 for node in nodes
+                if node.name not in withheld
             },
             written=tuple(node.name for node in new),
             removed=tuple(sorted(set(old_files) & set(removed))),
             others=tuple(sorted(set(old_files) - set(wanted) - set(removed))),
+            withheld=withheld,
         )
         # Bundles are made in check mode too, since it must report errors of openssl or of the TPM's tool.
         bundles = _bundles(new, wanted, signer)
@@ -156,7 +172,7 @@ def _kept(
         if old_bundle[2] == signature
     }
     key = identity.digest_key(key_signature)
-    digests = [identity.digest(key, node.name, node.ek, node.secrets) for node in nodes]
+    digests = [identity.digest(key, node.name, node.ek, node.secrets, node.policy) for node in nodes]
     names = set()
     for node, digest in zip(nodes, digests):
         stated = {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": digest}
@@ -176,8 +192,9 @@ def _bundles(nodes: Sequence[BundleInputs], digests: Mapping[str, str], signer: 
             node=node.name,
             ek=identity.ek_digest(node.ek),
             digest=digests[node.name],
-            credential=wrap(key, node.ek, node.subject),
+            credential=wrap(key, node.ek, identity.activated_name(node.policy), node.subject),
             secrets=encrypt(identity.payload(node.secrets), key, node.subject),
+            bound=bool(node.policy),
         )
         signed.append(identity.render(bundle))
     signatures = signer.sign(signed, identity.COMMENTS)

@@ -4,7 +4,7 @@
 
 A bundle is ASCII text of ten lines: six lines of data, and the four lines of minisign's signature of them.
 
-    sailloft-identity/2
+    sailloft-identity/2, or /3 if it is bound to what the node has booted
     node: bm01
     ek: sha256 of the endorsement key's public part, hexadecimal
     digest: the result of ``digest`` for the secrets, hexadecimal
@@ -35,7 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import NODE
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Comments
 
-FORMAT = "sailloft-identity/2"
+FORMAT, BOUND_FORMAT = "sailloft-identity/2", "sailloft-identity/3"
 # The trusted comment is signed with a bundle, so that no signature of other data by the same key is valid for a bundle.
 COMMENTS = Comments("sailloft node identity", "signature of a sailloft node identity")
 SIGNATURE_LINES = 4
@@ -63,6 +63,13 @@ EK_TEMPLATE = (
 )
 RSA_EXPONENT = 65537
 
+# The words by which tpm2_createprimary makes the AK, and the beginning of its public part, before the point's x and y:
+# ECC, SHA-256, these attributes, no policy and cipher, ECDSA with SHA-256, NIST P-256, no KDF.
+AK_TYPE = "ecc256:ecdsa-sha256:null"
+AK_ATTRIBUTES = "fixedtpm|fixedparent|sensitivedataorigin|userwithauth|restricted|sign|noda"
+AK_TEMPLATE = struct.pack(">HHIH6H", 0x0023, 0x000B, 0x00050472, 0, 0x0010, 0x0018, 0x000B, 0x0003, 0x0010, 32)
+POINT_BYTES = 32
+
 # A credential is bound to a second key besides the endorsement key. This cannot be the endorsement key itself, because
 # the policy of that key does not allow it the role ADMIN. The second key is public: a P-256 key whose private part is
 # sha256 of this text, so that only a node's endorsement key must be enrolled. Only the endorsement key decides who can
@@ -88,13 +95,14 @@ class Secret:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that is not opened. ``ek`` and ``digest`` are hexadecimal."""
+    """A bundle that is not opened. ``ek`` and ``digest`` are hexadecimal; ``bound``: to a policy of what was booted."""
 
     node: str
     ek: str
     digest: str
     credential: bytes
     secrets: bytes
+    bound: bool = False
 
 
 def read_ek(text: Any, subject: str) -> bytes:
@@ -114,17 +122,36 @@ def read_ek(text: Any, subject: str) -> bytes:
     return data
 
 
+def read_ak(text: str, subject: str) -> bytes:
+    """Return an AK's public part (a TPM2B_PUBLIC) from its base64. Raises ImageError for a key of another kind."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    at = 2 + len(AK_TEMPLATE) + POINT_BYTES
+    begin = struct.pack(">H", at + POINT_BYTES) + AK_TEMPLATE
+    if not data.startswith(begin) or data[at : at + 2] != struct.pack(">H", 32) or len(data) != at + 2 + POINT_BYTES:
+        raise ImageError(
+            "not an attestation key of a TPM", "give what node_identity_info returns as ak", subject=subject
+        )
+    return data
+
+
 def ek_digest(ek: bytes) -> str:
     """Return the hexadecimal sha256 that identifies an endorsement key in bundles."""
     return hashlib.sha256(ek).hexdigest()
 
 
-def activated_name() -> str:
-    """Return the hexadecimal Name of the key that credentials are bound to: algorithm and sha256 of its public area."""
+def activated_name(policy: bytes = b"") -> str:
+    """Return the hexadecimal Name of the key that credentials are bound to: algorithm and sha256 of its public area.
+
+    With a ``policy`` (image/uki/policy.py), the TPM opens the credential only if it is fulfilled.
+    """
     # ECC, SHA-256; userWithAuth, sign, and noDA. Without noDA, each power cut after a use of the key would count as a
     # wrong guess, and after a few of them the TPM would refuse to open anything for a while (TPM 2.0 library, part 1,
     # "Dictionary Attack Protection").
-    public = struct.pack(">HHIH", 0x0023, 0x000B, 0x00040440, 0)  # no policy
+    attributes = 0x000404C0 if policy else 0x00040440  # adminWithPolicy
+    public = struct.pack(">HHIH", 0x0023, 0x000B, attributes, len(policy)) + policy
     public += struct.pack(">HHHH", 0x0010, 0x0010, 0x0003, 0x0010)  # no cipher, no scheme, NIST P-256, no KDF
     for part in (ACTIVATED_KEY_X, ACTIVATED_KEY_Y):
         public += struct.pack(">H", len(part)) + part
@@ -271,20 +298,22 @@ def digest_key(signature: bytes) -> bytes:
     return hashlib.sha256(b"sailloft node identity: key of digests\n" + signature).digest()
 
 
-def digest(key: bytes, node: str, ek: bytes, secrets: Sequence[Secret]) -> str:
+def digest(key: bytes, node: str, ek: bytes, secrets: Sequence[Secret], policy: bytes = b"") -> str:
     """Return the HMAC-SHA256 of all that a bundle depends on.
 
     A run compares it to find out whether a bundle is the requested one, without opening the bundle. Without ``key`` it
     reveals nothing, not even about a secret that can be guessed or that two nodes share.
     """
     wanted = {"format": FORMAT, "node": node, "ek": ek_digest(ek), "payload": payload(secrets).decode("ascii")}
+    if policy:
+        wanted.update(format=BOUND_FORMAT, policy=policy.hex())
     return hmac.new(key, canonical_json(wanted), hashlib.sha256).hexdigest()
 
 
 def render(bundle: Bundle) -> bytes:
     """Return the lines that are signed."""
     return (
-        f"{FORMAT}\nnode: {bundle.node}\nek: {bundle.ek}\ndigest: {bundle.digest}\n"
+        f"{BOUND_FORMAT if bundle.bound else FORMAT}\nnode: {bundle.node}\nek: {bundle.ek}\ndigest: {bundle.digest}\n"
         f"credential: {base64.b64encode(bundle.credential).decode()}\n"
         f"secrets: {base64.b64encode(bundle.secrets).decode()}\n"
     ).encode("ascii")
@@ -294,11 +323,13 @@ def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
     """Return a bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, for other data."""
     broken = ImageError(f"not a bundle of {FORMAT}", "publish it again", subject=subject)
     lines = data.split(b"\n")
-    header_lines = len(("format", *Bundle.__dataclass_fields__))
-    if len(lines) != header_lines + SIGNATURE_LINES + 1 or lines[-1] or lines[0] != FORMAT.encode():
+    names = [name for name in Bundle.__dataclass_fields__ if name != "bound"]
+    header_lines = len(("format", *names))
+    formats = (FORMAT.encode(), BOUND_FORMAT.encode())
+    if len(lines) != header_lines + SIGNATURE_LINES + 1 or lines[-1] or lines[0] not in formats:
         raise broken
     fields = {}
-    for line, name in zip(lines[1:header_lines], Bundle.__dataclass_fields__):
+    for line, name in zip(lines[1:header_lines], names):
         label, _colon, value = line.decode("ascii", "replace").partition(": ")
         if label != name:
             raise broken
@@ -310,11 +341,13 @@ def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
     ):
         raise broken
     try:
-        opened = [base64.b64decode(fields[name], validate=True) for name in ("credential", "secrets")]
+        credential, secrets = (base64.b64decode(fields[name], validate=True) for name in ("credential", "secrets"))
     except (binascii.Error, ValueError) as error:
         raise broken from error
     signed = b"\n".join(lines[:header_lines]) + b"\n"
-    return Bundle(fields["node"], fields["ek"], fields["digest"], *opened), signed, data[len(signed) :]
+    bound = lines[0] == BOUND_FORMAT.encode()
+    bundle = Bundle(fields["node"], fields["ek"], fields["digest"], credential, secrets, bound)
+    return bundle, signed, data[len(signed) :]
 
 
 def stated(bundle: Bundle) -> dict[str, str]:

@@ -24,11 +24,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import FORMAT
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.measured import Prediction
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 
 BOOT = "boot"
 COMMAND_LINE = "/proc/cmdline"
 VERIFIED = "the firmware has verified what it started"
+MEASURED = "the node's TPM has measured this image and nothing else"
 SEQUENCE = "the node boots only what the site has signed for it"
 NO_STATEMENT = "the image's first stage knows no statement; build the image again with this version"
 # Warnings of the first stage that say nothing about what was booted, or that have claims of their own.
@@ -43,6 +46,7 @@ class NodePlan:
 
     With ``secure_boot``, its firmware starts only signed programs. ``sequence`` is that of the boot servers' statement,
     0 if it is unknown; ``booted``: whether this run has booted the node, so that it must have used this statement.
+    ``prediction`` is what a boot of its image measures, None if the image was built without it.
     """
 
     mac: str
@@ -52,6 +56,7 @@ class NodePlan:
     sequence: int = 0
     booted: bool = False
     secure_boot: bool = False
+    prediction: Prediction | None = None
 
     @classmethod
     def of_options(cls, name: str, options: Mapping[str, Any]) -> NodePlan:
@@ -59,7 +64,8 @@ class NodePlan:
         mac = checked_mac(options["mac"], f"node {name}").replace("-", ":")
         nics = tuple(stated_nics(mac, options["nics"], f"node {name}"))
         given = (options["report"], nics, options["sequence"], options["booted"], options["secure_boot"])
-        return cls(mac, tuple(options["servers"]), *given)
+        prediction = measured.load(options["prediction"], options["digest"]) if options["prediction"] else None
+        return cls(mac, tuple(options["servers"]), *given, prediction)
 
 
 def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
@@ -90,12 +96,25 @@ def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Ma
         _warnings(report),
     ]
     if plan.secure_boot:
-        made.append(compare(BOOT, VERIFIED, True, state.get("secure_boot"), SECURE_BOOT))
+        made += [compare(BOOT, VERIFIED, True, state.get("secure_boot"), SECURE_BOOT), *_measured(plan, state)]
     if FORMAT in manifest.first_stage.knows:
         return [*made, _words(plan, report, state), *_statement(plan, report), *_settings(plan, report)]
     words = _words_before_statements(name, digest, plan)
     words_claim = _compared_words(words, state.get("boot_arguments"))
     return [*made, words_claim, not_applicable(BOOT, SEQUENCE, "a statement", PATH, NO_STATEMENT)]
+
+
+def _measured(plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
+    """Compare the TPM's registers with those that the image predicts."""
+    source, pcrs = "/sys/class/tpm/tpm0/pcr-sha256", state.get("pcrs")
+    if plan.prediction is None or pcrs is None:
+        reason = "the node has no TPM" if plan.prediction else f"the image has no prediction; {measured.AGAIN}"
+        return [not_applicable(BOOT, MEASURED, "predicted PCRs", source, reason)]
+    found = measured.verdicts(plan.prediction, measured.Seen(pcrs, state.get("firmware_log")))
+    return [
+        Claim(BOOT, f"PCR {one.pcr}: {one.says}", list(one.wanted), one.seen, not one.problem, source, one.problem)
+        for one in found
+    ]
 
 
 def _compared_words(words: Sequence[str], seen: Sequence[str] | None) -> Claim:

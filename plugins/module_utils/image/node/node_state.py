@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import measurements
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_report import FORMAT, PATH, load
 
 # Properties of systemd's manager (org.freedesktop.systemd1(5)), in microseconds of CLOCK_MONOTONIC, which starts with
@@ -53,6 +54,8 @@ def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
         "boot_arguments": [word for word in command_line.split() if _OF_THE_BOOT.fullmatch(word)],
         "host_key": _host_key(root),
         "secure_boot": _secure_boot(root),
+        "pcrs": measurements.read_pcrs(root),
+        "firmware_log": measurements.read_log(os.path.join(root, measurements.LOG)),
         "has_identity": os.path.exists(os.path.join(root, "usr/lib/sailloft/identity")),
         "verity_possible": _has_verity(root, kernel),
         "systemd": {"state": state, **times},

@@ -3,7 +3,7 @@
 """A store: a directory of images by digest, in the form that a web server serves. Nothing in it is ever incomplete.
 
     blobs/SHA256                    layers, kernels, first stages, listings, SBOMs
-    images/DIGEST/                  manifest.json, manifest.json.minisig, boot.ipxe, boot.efi with Secure Boot
+    images/DIGEST/                  manifest.json, its .minisig, boot.ipxe; with Secure Boot boot.efi, pcrs.json
     current/NAME                    the digest of the last build of image NAME
     channels/, nodes/, identity/    of a boot server: see channels, and the roles
     holds/NAME.json                 of a boot server: the run that changes something now, see holds
@@ -44,7 +44,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY = "blobs", "images", "current", "channels", "nodes", "identity"
 HOLDS = "holds"
 MANIFEST, SIGNATURE, BOOT_SCRIPT = "manifest.json", "manifest.json.minisig", "boot.ipxe"
-BOOT_PROGRAM = "boot.efi"
+BOOT_PROGRAM, PREDICTION = "boot.efi", "pcrs.json"
 # The names in a store. It may be a separate file system, which has lost+found.
 ITS_OWN = {BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY, HOLDS, "lost+found"}
 # The names that files.temporary_of makes.
@@ -152,10 +152,12 @@ class Store:
         boot_script: bytes,
         blobs: Mapping[str, str | os.PathLike[str]],
         boot_program: bytes = b"",
+        prediction: bytes = b"",
     ) -> str:
         """Put an image into the store and make it its name's current one; return its digest.
 
-        ``boot_program`` is the image's signed UKI, empty without Secure Boot; one that is there stays then.
+        ``boot_program`` is the image's signed UKI, and ``prediction`` what its boot measures; both are empty without
+        Secure Boot, and those that are there stay then.
 
         ``blobs``: sha256 -> file, for at least the blobs that the store does not have. They are copied, and their
         digests are compared with their names. If anything is refused or fails, the store stays as it was.
@@ -173,8 +175,7 @@ class Store:
                 subject=subject,
             )
         files = {MANIFEST: manifest_bytes, SIGNATURE: signature_bytes, BOOT_SCRIPT: boot_script}
-        if boot_program:
-            files[BOOT_PROGRAM] = boot_program
+        files.update({name: data for name, data in ((BOOT_PROGRAM, boot_program), (PREDICTION, prediction)) if data})
         self._require_ours()
         if not os.path.isdir(self.path):
             self._require_room(subject, {sha256: _size(source, subject) for sha256, source in blobs.items()}, files)

@@ -8,6 +8,8 @@ bytes. sbsign always writes the present time, and faketime would be one more too
 
 from __future__ import annotations
 
+import hashlib
+import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +23,10 @@ TOOL = "osslsigncode"
 # the checksum, and in the 64-bit form the entry of the table of certificates: its offset in the file, and its size.
 PE_OFFSET, OPTIONAL, CHECKSUM, CERTIFICATES = 0x3C, 24, 64, 144
 PE32_PLUS = 0x20B
+# In the PE header, the number of sections and the size of the optional header; in this, the size of all headers. Then
+# comes the table of sections, each with name, size in memory, address, size in the file and its offset there.
+SECTIONS, OPTIONAL_BYTES, HEADERS_BYTES = 6, 20, 60
+SECTION = struct.Struct("<8sIIII16x")
 # Signatures begin at a multiple of this.
 ALIGNED_BYTES = 8
 
@@ -91,3 +97,41 @@ def unsigned(program: bytes) -> bytes:
     content[optional + CHECKSUM : optional + CHECKSUM + 4] = bytes(4)
     content[entry : entry + 8] = bytes(8)
     return bytes(content) + bytes(-len(content) % ALIGNED_BYTES)
+
+
+def sections(program: bytes) -> dict[str, bytes]:
+    """Return the content of each section of a program that ``unsigned`` accepts, by its name."""
+    found = {}
+    for name, memory_bytes, _address, file_bytes, offset in _section_table(program):
+        found[name.rstrip(b"\0").decode("latin-1")] = program[offset : offset + min(memory_bytes, file_bytes)]
+    return found
+
+
+def digest(program: bytes) -> str:
+    """Return the hexadecimal sha256 by which firmware verifies and measures a program; signatures do not change it.
+
+    Source: Microsoft's "Windows Authenticode Portable Executable Signature Format", "Calculating the PE Image Hash".
+    """
+    optional = _word(program, PE_OFFSET) + OPTIONAL
+    checksum, entry = optional + CHECKSUM, optional + CERTIFICATES
+    end = _word(program, optional + HEADERS_BYTES)
+    hashed = hashlib.sha256(program[:checksum] + program[checksum + 4 : entry] + program[entry + 8 : end])
+    for _name, _memory, _address, file_bytes, offset in sorted(_section_table(program), key=lambda row: row[4]):
+        hashed.update(program[offset : offset + file_bytes])
+        end += file_bytes
+    hashed.update(program[end : len(program) - _word(program, entry + 4)])
+    return hashed.hexdigest()
+
+
+def _section_table(program: bytes) -> list[tuple[bytes, int, int, int, int]]:
+    header = _word(program, PE_OFFSET)
+    count, optional_bytes = (
+        int.from_bytes(program[header + at : header + at + 2], "little") for at in (SECTIONS, OPTIONAL_BYTES)
+    )
+    begin = header + OPTIONAL + optional_bytes
+    return [row for row in SECTION.iter_unpack(program[begin : begin + count * SECTION.size]) if row[3]]
+
+
+def _word(program: bytes, at: int) -> int:
+    """Return the number of 32 bits at this offset."""
+    return int.from_bytes(program[at : at + 4], "little")

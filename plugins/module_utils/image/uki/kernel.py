@@ -20,7 +20,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import sealed_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import authenticode
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import authenticode, measured, policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.measured import Prediction
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.tools import Tools
 
 FORMAT = 1
@@ -43,6 +44,11 @@ class SecureBoot:
         if self.command or self.key is None:
             return authenticode.sign_by_command(program, self.command, self.certificate)
         return authenticode.sign_by_key(program, self.key, self.certificate, time_s)
+
+    def predict(self, digest: str, program: bytes) -> Prediction:
+        """Return what a boot of the image's program measures, with signed policies if there is a key file."""
+        found = measured.predict(digest, program)
+        return found if self.command or self.key is None else policy.with_policies(found, self.key, self.certificate)
 
     def has_signed(self, signed: bytes, program: bytes) -> bool:
         """Return whether ``signed`` is the program with a signature of this site."""

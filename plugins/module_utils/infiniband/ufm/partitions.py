@@ -47,13 +47,13 @@ class UfmRequest(NamedTuple):
     title: str
 
 
-def present_partitions(api: Api) -> dict[int, Partition]:
+def present_partitions(api: Api) -> dict[int, UfmPartition]:
     """Return all partitions by P_Key. Raises InfinibandError."""
     path = f"{PATH}?guids_data=true"
     data = api.read(path)
     try:
         return {
-            int(pkey, 16) & DEFAULT_PKEY: Partition(
+            int(pkey, 16) & DEFAULT_PKEY: UfmPartition(
                 bool(partition["ip_over_ib"]),
                 {digits(row["guid"]): Member(row["membership"], bool(row["index0"])) for row in partition["guids"]},
             )
@@ -98,7 +98,7 @@ def steps(planned: Mapping[int, UfmPartition], present: Mapping[int, UfmPartitio
                 "index0": new[part[0]].index0,
                 "ip_over_ib": partition.ip_over_ib,
             }
-            added.append(Step("POST", f"{PATH}/", data, f"{name}: add or change {len(part)} members"))
+            added.append(UfmRequest("POST", f"{PATH}/", data, f"{name}: add or change {len(part)} members"))
         spare = _spare(partition, present.get(pkey))
         for part in _parts([] if partition.unknown else spare, REMOVED_AT_ONCE):
             step = UfmRequest("DELETE", f"{path}/guids/{','.join(part)}", None, f"{name}: remove {len(part)} members")

@@ -20,7 +20,7 @@ def of(*names, **variables):
 def test_nodes_have_their_key_and_the_files_of_their_secrets():
     secrets = {"/etc/a": {"content": "x", "mode": "0640", "owner": "a", "group": "b"}, "/etc/b": {"content": ""}}
     assert of("bm02", "bm01", node_identity_secrets=secrets) == [
-        {"name": "bm02", "ek": "BBBB", "secrets": []},
+        {"name": "bm02", "ek": "BBBB", "secrets": [], "measured": False, "proven": True},
         {
             "name": "bm01",
             "ek": "AAAA",
@@ -28,8 +28,26 @@ def test_nodes_have_their_key_and_the_files_of_their_secrets():
                 {"path": "/etc/a", "content": "x", "mode": "0640", "owner": "a", "group": "b"},
                 {"path": "/etc/b", "content": ""},
             ],
+            "measured": False,
+            "proven": True,
         },
     ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "measured", "proven"),
+    [
+        ({"node_boot_secure_boot": True}, True, False),
+        ({"node_boot_secure_boot": True, "__node_identity_quoted": {"verified": True}}, True, True),
+        ({"node_boot_secure_boot": True, "__node_identity_quoted": {"failed": True, "msg": "PCR 4"}}, True, False),
+        ({"node_boot_secure_boot": True, "__node_identity_quoted": {"skipped": True}}, True, False),
+        ({"node_boot_secure_boot": True, "node_identity_measured": False}, False, True),
+        ({"node_identity_measured": "yes"}, True, False),
+    ],
+)
+def test_a_measured_node_is_proven_by_a_verified_quote_only(variables, measured, proven):
+    [row] = of("bm01", **variables)
+    assert (row["measured"], row["proven"]) == (measured, proven)
 
 
 @pytest.mark.parametrize(

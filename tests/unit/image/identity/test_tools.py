@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity impo
 @pytest.mark.parametrize(
     ("use", "tool"),
     [
-        (lambda: tools.wrap(b"key", b"ek", "bm01"), "tpm2_makecredential"),
+        (lambda: tools.wrap(b"key", b"ek", "000b", "bm01"), "tpm2_makecredential"),
         (lambda: tools.encrypt(b"data", b"key", "bm01"), "openssl"),
         (lambda: tools.verify(b"certificate", []), "openssl"),
         (lambda: tools.require("minisign"), "minisign"),

@@ -12,7 +12,7 @@ import pytest
 from image_samples import refused
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity, tools
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import tools
 
 KEY = bytes(range(32))
 ENVIRONMENT = {"PATH": "/opt/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
@@ -49,8 +49,8 @@ def runs(monkeypatch):
 
 
 def test_a_key_is_wrapped_for_a_tpm(runs):
-    assert tools.wrap(KEY, b"ek", "node bm01") == b"credential"
-    argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", b"ek", "-n", identity.activated_name(), "-s", "-", "-o"]
+    assert tools.wrap(KEY, b"ek", "000babcd", "node bm01") == b"credential"
+    argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", b"ek", "-n", "000babcd", "-s", "-", "-o"]
     (call,) = runs.calls
     assert call[0][:-1] == argv
     assert call[1:] == (KEY, [])
@@ -71,7 +71,7 @@ def test_data_is_encrypted_with_a_key_from_a_pipe(runs):
 )
 def test_a_failed_tool_is_reported_with_its_output(runs, output, errors, message):
     runs.answers += [(1, output, errors)] * 2
-    assert refused(tools.wrap, KEY, b"ek", "node bm01") == Mentions("bm01", "tpm2_makecredential", message)
+    assert refused(tools.wrap, KEY, b"ek", "000babcd", "node bm01") == Mentions("bm01", "tpm2_makecredential", message)
     assert refused(tools.encrypt, b"data", KEY, "node bm01") == Mentions("bm01", "openssl", message)
 
 

@@ -14,12 +14,19 @@ from first_stage import INIT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_samples import Sample
+from programs import boot_program
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_claims, boot_report, node_state
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import (
+    boot_claims,
+    boot_report,
+    measurements,
+    node_state,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import ExpectedImage, SeenNode, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import boot_words, sealed_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 
 IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver", arguments=("console=ttyS0", "quiet"))
 MAC, KEY = "52:54:00:00:00:01", "ssh-ed25519 AAAA"
@@ -313,3 +320,41 @@ def test_the_proof_sees_each_altered_link_of_a_boot(link):
 def test_the_same_boot_with_no_altered_link_holds_in_the_run_that_booted_it(secure_boot):
     report, line, plan = (SIGNED, SIGNED_LINE, SIGNED_PLAN) if secure_boot else (REPORT, LINE, PLAN)
     assert failed(state(report, line, secure_boot=secure_boot), replace(plan, booted=True)) == []
+
+
+PROGRAM = boot_program(IMAGE.digest)
+MEASURED_PLAN = replace(SIGNED_PLAN, prediction=measured.predict(IMAGE.digest, PROGRAM))
+
+
+def as_measured(program: bytes = PROGRAM) -> dict[str, object]:
+    """Return the registers and the firmware's log of a node that has booted this program."""
+    found = measured.predict(IMAGE.digest, program)
+    log = [measured.TRIES[0], *found.programs]
+    pcrs = {pcr: values[-1] for pcr, values in found.pcrs.items()}
+    return {"pcrs": {**pcrs, "4": measured.extended(measured.BEGIN, *log)}, "firmware_log": log}
+
+
+def measured_claims(**seen):
+    found = proof(state(SIGNED, SIGNED_LINE, secure_boot=True, **seen), MEASURED_PLAN).claims
+    return {claim.claim.partition(":")[0]: claim for claim in found if claim.claim.startswith("PCR ")}
+
+
+def test_a_node_whose_tpm_has_measured_the_image_holds():
+    found = measured_claims(**as_measured())
+    assert list(found) == [f"PCR {pcr}" for pcr in measurements.PCRS]
+    assert all(claim.holds for claim in found.values())
+
+
+def test_a_node_whose_tpm_has_measured_something_else_fails_the_proof():
+    """The report is the image's own, as an altered first stage could write it."""
+    seen = as_measured(boot_program(IMAGE.digest, initrd=b"altered first stage"))
+    assert [pcr for pcr, claim in measured_claims(**seen).items() if not claim.holds] == ["PCR 4", "PCR 11"]
+    seen = {**as_measured(), "firmware_log": None}
+    assert [pcr for pcr, claim in measured_claims(**seen).items() if claim.holds is not True] == ["PCR 4"]
+
+
+def test_without_a_tpm_or_a_prediction_no_register_is_claimed_to_hold():
+    for plan, seen in ((MEASURED_PLAN, {"pcrs": None}), (SIGNED_PLAN, as_measured())):
+        found = proof(state(SIGNED, SIGNED_LINE, secure_boot=True, **seen), plan)
+        assert [claim.holds for claim in found.claims if claim.claim == boot_claims.MEASURED] == [None]
+        assert not [claim for claim in found.claims if claim.claim.startswith("PCR ")]

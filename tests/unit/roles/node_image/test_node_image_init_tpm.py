@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from first_stage import shell
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
+
 pytestmark = pytest.mark.skipif(
     not shutil.which("busybox") or not shutil.which("swtpm"), reason="no busybox or swtpm here (bindep.txt)"
 )
@@ -27,6 +29,8 @@ class Tpm:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         place = folder / "socket"
+        # That of the TPM before it, which was stopped.
+        place.unlink(missing_ok=True)
         options = ["--tpm2", "--tpmstate", f"dir={folder}", "--flags", "not-need-init,startup-clear"]
         command = ["swtpm", "socket", *options, "--server", f"type=unixio,path={place}"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -143,3 +147,27 @@ def test_a_tpm_that_fails_is_named_and_the_node_boots(tmp_path, answer):
 def test_a_node_without_a_tpm_is_protected_by_the_expiry_only(tmp_path):
     script = 'tpm=/nonexistent sequence=5; read_seen; check_sequence && write_seen; echo "$rollback $warnings"'
     assert shell(tmp_path, script) == "expiry \n"
+
+
+def pcr(tpm) -> str:
+    """Return the TPM's value of PCR 8 in the bank of sha256 (TPM2_PCR_Read)."""
+    return tpm.call(bytes.fromhex("8001000000140000017e00000001000b03000100"))[-32:].hex()
+
+
+def test_the_image_is_measured_as_predicted_and_only_by_a_signed_kernel(tmp_path, tpm):
+    script = f"tpm={tpm.device} signed=%s image={'5' * 64}; measure_image; echo $warnings"
+    assert shell(tmp_path, script % "") == "\n"
+    assert pcr(tpm) == measured.BEGIN
+    assert shell(tmp_path, script % 1) == "\n"
+    assert pcr(tpm) == measured.extended(measured.BEGIN, "5" * 64)
+
+
+def test_a_node_whose_tpm_does_not_measure_boots_with_a_warning(tmp_path):
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    threading.Thread(target=lambda: (os.read(master, 4096), os.write(master, bytes(10))), daemon=True).start()
+    script = f"tpm={os.ttyname(slave)} signed=1 image={'5' * 64}; tpm_says() {{ false; }}; measure_image; echo went on"
+    output = shell(tmp_path, script)
+    assert "warning: the TPM does not measure the image" in output
+    assert output.endswith("went on\n")
+    assert shell(tmp_path, "tpm=/nonexistent signed=1; measure_image; echo $warnings") == "\n"
