@@ -147,7 +147,7 @@ def boot(way: str, site: BuildHost, folder: Path) -> Boot:
         node |= {"servers": [server.url], "report": f"{server.url}/report"}
         node_scripts.ensure(site.store, [node], False)
         keys = Signer(str(site.keys / "image.key"), str(site.keys / "image.pub"))
-        issue.ensure(site.store, issue.Request([node]), [], keys, issue.Terms(90, int(time.time())), False)
+        issue.ensure(site.store, issue.StatementRequest([node]), [], keys, issue.Terms(90, int(time.time())), False)
         if way != OURS:
             (store / "nodes" / f"{MAC.replace(':', '-')}.ipxe").write_text(script(way, site, server.url))
         network.dnsmasq([server.url])

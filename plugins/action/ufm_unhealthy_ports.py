@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors i
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import unhealthy_ports
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import Port, PortNames
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames, UfmPort
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.ufm_action import UfmAction
 
 PAUSE_S = 3.0
@@ -52,7 +52,7 @@ class ActionModule(UfmAction):
         }
 
     def _changed(
-        self, ufm: Api, to_isolate: list[Port], to_restore: list[Port], limit_s: float
+        self, ufm: Api, to_isolate: list[UfmPort], to_restore: list[UfmPort], limit_s: float
     ) -> list[unhealthy_ports.Unhealthy]:
         """Return the unhealthy ports when UFM has changed them. Raises InfinibandError."""
         end = time.monotonic() + limit_s

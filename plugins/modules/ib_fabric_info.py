@@ -93,14 +93,14 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings, pack
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import ManagerReadings, pack
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import manager_files, read_fabric
 
 
 def _read(params: dict[str, Any]) -> dict[str, Any]:
     folder = Path(params["directory"])
-    readings = HostReadings(False, manager_files(folder))
+    readings = ManagerReadings(False, manager_files(folder))
     unread: list[str] = []
     if params["subnet"]:
         readings, unread = read_fabric(Diags(params["device"]), folder, to_file(params["progress"]), params["limit_s"])

@@ -171,7 +171,7 @@ def main() -> None:
         signer = Signer(params["signing_key"], params["public_key"], params["signing_password"], command)
         names = ("nodes", "removed", "channels_to_come", "promoted")
         terms = issue.Terms(params["days"], int(time.time()), params["reissue"])
-        request = issue.Request(**{name: params[name] for name in names})
+        request = issue.StatementRequest(**{name: params[name] for name in names})
         change = issue.ensure(store, request, params["stores"], signer, terms, module.check_mode)
         before, after = (statement.split(data)[0].decode() if data else "" for data in (change.before, change.after))
         path = statement.path_of(store)

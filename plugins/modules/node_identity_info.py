@@ -121,7 +121,7 @@ def text_of(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-class Tools:
+class TpmTools:
     """The tools of tpm2-tools, run in a directory for their files; TPM is the node's."""
 
     def __init__(self, module: AnsibleModule, folder: str) -> None:
@@ -153,7 +153,7 @@ class Tools:
             return stream.read()
 
 
-def read_keys(tpm: Tools) -> tuple[bytes, bytes, bytes]:
+def read_keys(tpm: TpmTools) -> tuple[bytes, bytes, bytes]:
     """Return the public parts of endorsement and attestation key, and the TPM's certificate (empty: none)."""
     remedy = "check that the machine has a TPM 2.0 and that it is switched on"
     tpm.run(remedy, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
@@ -164,7 +164,7 @@ def read_keys(tpm: Tools) -> tuple[bytes, bytes, bytes]:
     return tpm.content("ek.pub"), tpm.content("ak.pub"), b"" if status else tpm.content("certificate")
 
 
-def read_quote(tpm: Tools, challenge: str) -> dict[str, Any]:
+def read_quote(tpm: TpmTools, challenge: str) -> dict[str, Any]:
     """Return the TPM's answer to a challenge, after ``read_keys``. Raises ImageError if it is for another TPM."""
     with open(os.path.join(tpm.folder, "challenge"), "wb") as stream:
         stream.write(base64.b64decode(challenge))
@@ -214,7 +214,7 @@ def main() -> None:
 
     def work() -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
-            tpm = Tools(module, folder)
+            tpm = TpmTools(module, folder)
             data, ak, stored = read_keys(tpm)
             quote = read_quote(tpm, module.params["challenge"]) if module.params["challenge"] else None
         text = text_of(data)

@@ -34,7 +34,7 @@ class Node:
         folder.mkdir(exist_ok=True)
         params = {"tcti": tpm.tcti, "firmware_log": str(log)}
         module = SimpleNamespace(get_bin_path=shutil.which, run_command=self._run, params=params)
-        self.tools = node_identity_info.Tools(module, str(folder))
+        self.tools = node_identity_info.TpmTools(module, str(folder))
         ek, ak, _certificate = node_identity_info.read_keys(self.tools)
         self.ek, self.ak = ek, identity.read_ak(node_identity_info.text_of(ak), "node bm01")
 

@@ -44,7 +44,7 @@ def test_a_key_that_never_leaves_its_token_signs_statements_and_programs(folder:
     node = {"name": "bm01", "mac": "52:54:00:aa:bb:01", "digest": "1" * 64, "servers": ["http://10.9.0.1"]}
     terms = issue.Terms(90, int(time.time()))
     store = Store(str(folder / "store"))
-    signed = issue.ensure(store, issue.Request([node]), [], signer, terms, False).after
+    signed = issue.ensure(store, issue.StatementRequest([node]), [], signer, terms, False).after
     assert sign.verifies(*statement.split(signed), signer.key)
     assert not sign.verifies(statement.split(signed)[0] + b"\n", statement.split(signed)[1], signer.key)
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk, stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import copied
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.copied import Copy
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.copied import StateCopy
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Event, Measurement, Place, clean
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.checker import (
     COPY_NOT_KEPT,
@@ -94,7 +94,7 @@ def _sentence(reasons: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Boot:
+class _BootedBy:
     """How this node was booted: its name, and the URLs of its boot servers."""
 
     node: str
@@ -131,10 +131,10 @@ def ask(root: str, run: str) -> Asked | None:
 
 
 def _answers(
-    boot: _Boot, servers: Sequence[str], root: str, run: str
-) -> tuple[list[Copy], dict[str, str], dict[str, str]]:
+    boot: _BootedBy, servers: Sequence[str], root: str, run: str
+) -> tuple[list[StateCopy], dict[str, str], dict[str, str]]:
     """Return the copies that this node signed, and by server why there is no answer, or no such copy."""
-    copies: list[Copy] = []
+    copies: list[StateCopy] = []
     silent: dict[str, str] = {}
     damaged: dict[str, str] = {}
     for server in servers:
@@ -195,7 +195,7 @@ def send(directory: str, root: str, run: str) -> dict[str, str]:
         return notes.refused
 
 
-def _put(boot: _Boot, servers: Sequence[str], number: int, state: State, root: str) -> dict[str, str]:
+def _put(boot: _BootedBy, servers: Sequence[str], number: int, state: State, root: str) -> dict[str, str]:
     """Send a copy and return by server why it was not taken, "" if it was."""
     try:
         content = _signed(copied.text(boot.node, number, state), root)
@@ -216,12 +216,12 @@ def _write(notes: Notes, run: str) -> None:
     disk.write_atomic(os.path.join(run, NOTES), json.dumps(data).encode())
 
 
-def _boot(root: str) -> _Boot | None:
+def _boot(root: str) -> _BootedBy | None:
     report = _json(root, BOOT)
     node, servers = report.get("node"), report.get("servers")
     if not isinstance(node, str) or not node or not isinstance(servers, list) or not servers:
         return None
-    return _Boot(node, tuple(str(server) for server in servers))
+    return _BootedBy(node, tuple(str(server) for server in servers))
 
 
 def _identity_problem(root: str) -> str:
@@ -254,7 +254,7 @@ def _reason(status: int) -> str:
     return f"HTTP {status}" + (f": {REASONS[status]}" if status in REASONS else "")
 
 
-def _verified(content: bytes, node: str, root: str, run: str) -> Copy:
+def _verified(content: bytes, node: str, root: str, run: str) -> StateCopy:
     """Return the copy if this node signed it. Raises StateError, CopyError."""
     copy = copied.parse(content, node)
     key = os.path.join(root, KEY.lstrip("/"))

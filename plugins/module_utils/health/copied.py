@@ -28,7 +28,7 @@ AGAIN_S = 3600
 _T = TypeVar("_T")
 
 
-class Copy(NamedTuple):
+class StateCopy(NamedTuple):
     """A copy whose signature was not checked yet."""
 
     number: int
@@ -43,7 +43,7 @@ def text(node: str, number: int, state: State) -> bytes:
     return f"{FORMAT} {node} {number}\n".encode() + dump(lasting)
 
 
-def parse(data: bytes, node: str) -> Copy:
+def parse(data: bytes, node: str) -> StateCopy:
     """Return the copy of a node. Raises StateError if it is none."""
     lines = data.split(b"\n", 2)
     header = _HEADER.fullmatch(lines[0].decode(errors="replace"))
@@ -51,7 +51,7 @@ def parse(data: bytes, node: str) -> Copy:
         raise StateError("not a copy of a node's health", "look at the file on the boot server")
     if header[1] != node:
         raise StateError(f"the copy is of node {header[1]}, not of {node}", "look at the file on the boot server")
-    return Copy(int(header[2]), load(lines[1]), b"\n".join(lines[:2]) + b"\n", lines[2])
+    return StateCopy(int(header[2]), load(lines[1]), b"\n".join(lines[:2]) + b"\n", lines[2])
 
 
 def essence(condition: Condition) -> str:

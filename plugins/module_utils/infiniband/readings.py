@@ -22,7 +22,7 @@ _REMEDY = "read the fabric again with ib_fabric_info"
 
 
 @dataclass
-class HostReadings:
+class ManagerReadings:
     """What one host gave; ``subnet`` is False where it gave only ``files``. The other fields: ``SubnetReadings``."""
 
     subnet: bool
@@ -55,24 +55,24 @@ class SubnetReadings(NamedTuple):
     files: Mapping[str, Mapping[str, str]] = {}
 
 
-def pack(readings: HostReadings) -> bytes:
+def pack(readings: ManagerReadings) -> bytes:
     """Return the content of a file; the same readings always give the same bytes."""
     data = {"format": _FORMAT, **asdict(readings)}
     return gzip.compress(json.dumps(data, sort_keys=True).encode(), 6, mtime=0)
 
 
-def unpack(name: str, content: bytes) -> HostReadings:
+def unpack(name: str, content: bytes) -> ManagerReadings:
     """Return the readings in a file of this name. Raises InfinibandError, StoredError."""
     try:
         data = json.loads(gzip.decompress(content))
     except (EOFError, OSError, zlib.error, ValueError) as error:
         cause = f"it is no whole file of ib_fabric_info: {error}"
         raise InfinibandError(cause=cause, remedy=_REMEDY, subject=name) from None
-    readings: HostReadings = stored.load(HostReadings, data, _FORMAT, f"file of ib_fabric_info: {name}", _REMEDY)
+    readings: ManagerReadings = stored.load(ManagerReadings, data, _FORMAT, f"file of ib_fabric_info: {name}", _REMEDY)
     return readings
 
 
-def together(by_host: Mapping[str, HostReadings]) -> SubnetReadings:
+def together(by_host: Mapping[str, ManagerReadings]) -> SubnetReadings:
     """Return the readings of several hosts as one. Raises InfinibandError if two have read the subnet."""
     readers = [host for host, readings in by_host.items() if readings.subnet]
     if len(readers) > 1:

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_
     TOPOCONFIG,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.opensm_options import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import ManagerReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.tables import routing_lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import AGGREGATION_NODE
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
@@ -52,7 +52,7 @@ def manager_files(folder: Path) -> dict[str, str]:
     return {name: _text(folder / name) for name in names if (folder / name).is_file()}
 
 
-def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple[HostReadings, list[str]]:
+def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple[ManagerReadings, list[str]]:
     """Return the readings of a subnet, and lines about what could not be read.
 
     ``folder`` has the files of the host's subnet manager. Raises InfinibandError if the dumps still change
@@ -77,7 +77,7 @@ def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple
     pkeys = _pkeys(diags, found, tell, unread)
     managers = _managers(diags, unread)
     links, forwarding, order = (dumps[name] for name in DUMP_FILES)
-    return HostReadings(True, files, found, links, forwarding, order, log, pkeys, managers), unread
+    return ManagerReadings(True, files, found, links, forwarding, order, log, pkeys, managers), unread
 
 
 def routed_since(log: str, written_s: float) -> bool:

@@ -223,7 +223,7 @@ def state(store: Store, keys: Signer, node: dict[str, object], now_s: float | No
     images = [{"digest": digest, "signed_kernel": True} for digest in (*store.images(), node.get("digest"))]
     served = {"host": "boot01", "channels": named, "images": images, "statement": 0, "now_s": terms.now_s}
     row = {"name": networks.NODE, "mac": networks.MAC, **node}
-    return issue.ensure(store, issue.Request([row]), [served], keys, terms, False).after
+    return issue.ensure(store, issue.StatementRequest([row]), [served], keys, terms, False).after
 
 
 def follow(store: Store, keys: Signer, servers: list[str], **changed: object) -> None:

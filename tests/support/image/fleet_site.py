@@ -67,7 +67,7 @@ class Fleet:
         stable = [{"name": "stable", "digest": image.digest}]
         served = {"host": "boot01", "channels": stable, "images": [], "statement": 0, "now_s": terms.now_s}
         signer = Signer(str(self.folder / "keys" / "image.key"), str(self.folder / "keys" / "image.pub"))
-        issue.ensure(self.store, issue.Request(self.rows), [served], signer, terms, False)
+        issue.ensure(self.store, issue.StatementRequest(self.rows), [served], signer, terms, False)
 
     def _inventory(self):
         variables = {

@@ -21,7 +21,6 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings, together
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import together
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import read_fabric
 

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host import concern
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.identity import EK_TEMPLATE
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings, pack
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import ManagerReadings, pack
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
@@ -132,7 +132,7 @@ def content(given: Parameters) -> dict[str, Any]:
 
 
 # What ib_fabric_info reads on a host without the files of a subnet manager.
-NOT_READ = base64.b64encode(pack(HostReadings(subnet=False))).decode()
+NOT_READ = base64.b64encode(pack(ManagerReadings(subnet=False))).decode()
 PORTS = tuple(f"Ethernet{number}" for number in range(0, 512, 2))  # of Vela's leaves and spines
 DIGEST = "0" * 64
 PRESENT = ("/sys/class/net/", "/etc/sailloft/image", "/usr/lib/ipxe/")  # parts of the paths of files that exist

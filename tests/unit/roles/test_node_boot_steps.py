@@ -87,7 +87,7 @@ class Site:
                     {**rows, "host": host, "statement": statement.sequence_in(store), "now_s": now_s}
                     for host, store, rows in zip(SERVERS, self.stores, listed)
                 ]
-                request = issue.Request(self.rows(), promoted=given)
+                request = issue.StatementRequest(self.rows(), promoted=given)
                 text = issue.ensure(self.signing, request, seen, self.signer, issue.Terms(90, now_s), False).after
                 yield
             elif module in ("node_boot_scripts", "node_image_channel"):

@@ -11,7 +11,7 @@ import pytest
 from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import ManagerReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import AGGREGATION_NODE
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
@@ -90,7 +90,7 @@ def dumps(tmp_path):
 def test_all_readings_of_a_fabric_are_made(etc, dumps, tmp_path):
     told = []
     assert read_fabric(etc, told) == (
-        HostReadings(
+        ManagerReadings(
             subnet=True,
             files={name: (etc / name).read_text() for name in ("opensm.conf", "node_names")},
             found=FOUND,

@@ -27,9 +27,9 @@ from xml.etree import ElementTree
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import (
     UP,
+    CounterSource,
     CounterTable,
-    Row,
-    Source,
+    RowMatch,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import LinuxPort
@@ -61,12 +61,12 @@ def _sonic(command: str, output: Any) -> Any:
 
 SONIC_COUNTERS = CounterTable(
     (
-        Source(UP, _APPL_DB, (PORT, "oper_status")),
-        Source("pause_received", _COUNTERS_DB, (PORT, "port", re.compile(r"SAI_PORT_STAT_PFC_([0-7])_RX_PKTS"))),
-        Source("pause_sent", _COUNTERS_DB, (PORT, "port", re.compile(r"SAI_PORT_STAT_PFC_([0-7])_TX_PKTS"))),
-        Source("ecn_marked", _COUNTERS_DB, (PORT, "queues", NUMBER, "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS")),
-        Source("dropped", _COUNTERS_DB, (PORT, "queues", NUMBER, "SAI_QUEUE_STAT_DROPPED_PACKETS")),
-        Source("watchdog", _COUNTERS_DB, (PORT, "queues", NUMBER, "PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED")),
+        CounterSource(UP, _APPL_DB, (PORT, "oper_status")),
+        CounterSource("pause_received", _COUNTERS_DB, (PORT, "port", re.compile(r"SAI_PORT_STAT_PFC_([0-7])_RX_PKTS"))),
+        CounterSource("pause_sent", _COUNTERS_DB, (PORT, "port", re.compile(r"SAI_PORT_STAT_PFC_([0-7])_TX_PKTS"))),
+        CounterSource("ecn_marked", _COUNTERS_DB, (PORT, "queues", NUMBER, "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS")),
+        CounterSource("dropped", _COUNTERS_DB, (PORT, "queues", NUMBER, "SAI_QUEUE_STAT_DROPPED_PACKETS")),
+        CounterSource("watchdog", _COUNTERS_DB, (PORT, "queues", NUMBER, "PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED")),
     ),
     ("up",),
     decode=_sonic,
@@ -80,12 +80,12 @@ _EOS_WATCHDOG = "show priority-flow-control counters watchdog"
 _EOS_CLASS = (PORT, "ucastQueues", "trafficClasses", re.compile(r"TC([0-7])"), "dropPrecedences", ANY, "droppedPackets")
 EOS_COUNTERS = CounterTable(
     (
-        Source(UP, _EOS_STATUS, ("interfaceStatuses", PORT, "linkStatus")),
-        Source("pause_received", _EOS_PFC, ("interfaces", PORT, "priorities", NUMBER, "rxFrames")),
-        Source("pause_sent", _EOS_PFC, ("interfaces", PORT, "priorities", NUMBER, "txFrames")),
-        Source("ecn_marked", _EOS_ECN, ("intfQueueCounters", PORT, "queueCounters", NUMBER)),
-        Source("dropped", _EOS_QUEUES, ("egressQueueCounters", "interfaces", *_EOS_CLASS)),
-        Source("watchdog", _EOS_WATCHDOG, ("interfaces", PORT, "txQueues", NUMBER, "stuckCount"), absent=0),
+        CounterSource(UP, _EOS_STATUS, ("interfaceStatuses", PORT, "linkStatus")),
+        CounterSource("pause_received", _EOS_PFC, ("interfaces", PORT, "priorities", NUMBER, "rxFrames")),
+        CounterSource("pause_sent", _EOS_PFC, ("interfaces", PORT, "priorities", NUMBER, "txFrames")),
+        CounterSource("ecn_marked", _EOS_ECN, ("intfQueueCounters", PORT, "queueCounters", NUMBER)),
+        CounterSource("dropped", _EOS_QUEUES, ("egressQueueCounters", "interfaces", *_EOS_CLASS)),
+        CounterSource("watchdog", _EOS_WATCHDOG, ("interfaces", PORT, "txQueues", NUMBER, "stuckCount"), absent=0),
     ),
     ("connected",),
 )
@@ -93,23 +93,29 @@ EOS_COUNTERS = CounterTable(
 _NXOS_STATUS, _NXOS_QUEUING = "show interface status", "show queuing interface"
 _NXOS_ROW = (
     *("TABLE_module", "ROW_module", "TABLE_queuing_interface", "ROW_queuing_interface"),
-    Row("if_name_str", re.compile(r"(Ethernet[0-9/]+)(?: .*)?")),
+    RowMatch("if_name_str", re.compile(r"(Ethernet[0-9/]+)(?: .*)?")),
 )
-_NXOS_PAUSES = (*_NXOS_ROW, "TABLE_pfc_stats", "ROW_pfc_stats", Row("cos", NUMBER))
+_NXOS_PAUSES = (*_NXOS_ROW, "TABLE_pfc_stats", "ROW_pfc_stats", RowMatch("cos", NUMBER))
 _NXOS_QUEUE = (
-    *(*_NXOS_ROW, "TABLE_qosgrp_egress_stats", "ROW_qosgrp_egress_stats", Row("eq-qosgrp", NUMBER)),
-    *("TABLE_qosgrp_egress_stats_entry", "ROW_qosgrp_egress_stats_entry", Row("eq-stat-units", re.compile("Pkts"))),
+    *(*_NXOS_ROW, "TABLE_qosgrp_egress_stats", "ROW_qosgrp_egress_stats", RowMatch("eq-qosgrp", NUMBER)),
+    *(
+        "TABLE_qosgrp_egress_stats_entry",
+        "ROW_qosgrp_egress_stats_entry",
+        RowMatch("eq-stat-units", re.compile("Pkts")),
+    ),
 )
 NXOS_COUNTERS = CounterTable(
     (
-        Source(UP, _NXOS_STATUS, ("TABLE_interface", "ROW_interface", Row("interface", PORT), "state")),
-        Source("pause_received", _NXOS_QUEUING, (*_NXOS_PAUSES, "rx-pause-count")),
-        Source("pause_sent", _NXOS_QUEUING, (*_NXOS_PAUSES, "tx-pause-count")),
-        Source("ecn_marked", _NXOS_QUEUING, (*_NXOS_QUEUE, Row("eq-stat-type", re.compile("ECN")), "eq-uc-stat-value")),
-        Source(
+        CounterSource(UP, _NXOS_STATUS, ("TABLE_interface", "ROW_interface", RowMatch("interface", PORT), "state")),
+        CounterSource("pause_received", _NXOS_QUEUING, (*_NXOS_PAUSES, "rx-pause-count")),
+        CounterSource("pause_sent", _NXOS_QUEUING, (*_NXOS_PAUSES, "tx-pause-count")),
+        CounterSource(
+            "ecn_marked", _NXOS_QUEUING, (*_NXOS_QUEUE, RowMatch("eq-stat-type", re.compile("ECN")), "eq-uc-stat-value")
+        ),
+        CounterSource(
             "dropped",
             _NXOS_QUEUING,
-            (*_NXOS_QUEUE, Row("eq-stat-type", re.compile("Dropped|WRED/AFD & Tail Drop")), "eq-uc-stat-value"),
+            (*_NXOS_QUEUE, RowMatch("eq-stat-type", re.compile("Dropped|WRED/AFD & Tail Drop")), "eq-uc-stat-value"),
         ),
     ),
     ("connected",),
@@ -117,7 +123,7 @@ NXOS_COUNTERS = CounterTable(
 )
 
 _JUNOS = "show interfaces extensive"
-_JUNOS_PORT = ("physical-interface", Row("name", PORT))
+_JUNOS_PORT = ("physical-interface", RowMatch("name", PORT))
 
 
 def _junos(_command: str, output: Any) -> Any:
@@ -151,19 +157,30 @@ def _element(element: ElementTree.Element) -> Any:
 
 JUNOS_COUNTERS = CounterTable(
     (
-        Source(UP, _JUNOS, (*_JUNOS_PORT, "oper-status")),
+        CounterSource(UP, _JUNOS, (*_JUNOS_PORT, "oper-status")),
         *(
-            Source(
+            CounterSource(
                 counter,
                 _JUNOS,
-                (*_JUNOS_PORT, "ethernet-mac-pfc-statistics", Row("mac-pfc-dot1p", NUMBER), f"{way}-mac-pfc-frames"),
+                (
+                    *_JUNOS_PORT,
+                    "ethernet-mac-pfc-statistics",
+                    RowMatch("mac-pfc-dot1p", NUMBER),
+                    f"{way}-mac-pfc-frames",
+                ),
             )
             for counter, way in (("pause_received", "input"), ("pause_sent", "output"))
         ),
-        Source(
+        CounterSource(
             "dropped",
             _JUNOS,
-            (*_JUNOS_PORT, "queue-counters", "queue", Row("queue-number", NUMBER), "queue-counters-total-drop-packets"),
+            (
+                *_JUNOS_PORT,
+                "queue-counters",
+                "queue",
+                RowMatch("queue-number", NUMBER),
+                "queue-counters-total-drop-packets",
+            ),
         ),
     ),
     ("up",),
@@ -179,11 +196,11 @@ _NVUE_LINKS, _NVUE_QOS = "interface", "interface/PORT/counters/qos"
 _NVUE_QUEUE = (PORT, "egress-queue-stats", NUMBER)
 CUMULUS_COUNTERS = CounterTable(
     (
-        Source(UP, _NVUE_LINKS, (PORT, "link", "oper-status")),
-        Source("pause_received", _NVUE_QOS, (PORT, "pfc-stats", NUMBER, "rx-pause-frames")),
-        Source("pause_sent", _NVUE_QOS, (PORT, "pfc-stats", NUMBER, "tx-pause-frames")),
-        Source("ecn_marked", _NVUE_QOS, (*_NVUE_QUEUE, "ecn-marked-frames")),
-        Source("dropped", _NVUE_QOS, (*_NVUE_QUEUE, re.compile("tx-uc-buffer-discards|wred-discards"))),
+        CounterSource(UP, _NVUE_LINKS, (PORT, "link", "oper-status")),
+        CounterSource("pause_received", _NVUE_QOS, (PORT, "pfc-stats", NUMBER, "rx-pause-frames")),
+        CounterSource("pause_sent", _NVUE_QOS, (PORT, "pfc-stats", NUMBER, "tx-pause-frames")),
+        CounterSource("ecn_marked", _NVUE_QOS, (*_NVUE_QUEUE, "ecn-marked-frames")),
+        CounterSource("dropped", _NVUE_QOS, (*_NVUE_QUEUE, re.compile("tx-uc-buffer-discards|wred-discards"))),
     ),
     ("up",),
     {"watchdog": "no document was found that shows NVUE's counters of the watchdog in JSON"},
@@ -219,9 +236,9 @@ def _queues(port: LinuxPort) -> dict[str, Any]:
 
 LINUX_COUNTERS = CounterTable(
     (
-        Source(UP, _LINUX_LINKS, (Row("ifname", PORT), "operstate")),
-        Source("ecn_marked", _LINUX_QDISCS, (PORT, NUMBER, "marked")),
-        Source("dropped", _LINUX_QDISCS, (PORT, NUMBER, "drops")),
+        CounterSource(UP, _LINUX_LINKS, (RowMatch("ifname", PORT), "operstate")),
+        CounterSource("ecn_marked", _LINUX_QDISCS, (PORT, NUMBER, "marked")),
+        CounterSource("dropped", _LINUX_QDISCS, (PORT, NUMBER, "drops")),
     ),
     ("UP",),
     dict.fromkeys(("pause_received", "pause_sent", "watchdog"), "Linux has no PFC on switches' ports"),

@@ -23,7 +23,7 @@ _MOST_DIGITS = 20  # of a counter of 64 bits
 
 
 @dataclass(frozen=True)
-class Row:
+class RowMatch:
     """The rows whose ``field`` matches ``pattern``."""
 
     field: str
@@ -32,11 +32,11 @@ class Row:
 
 # One step down a tree: a key, the keys that match a pattern, or rows. Of a list, each element is followed. What the
 # groups of the patterns matched are the port and, except for UP, the priority or queue.
-Step = Union[str, "re.Pattern[str]", Row]
+Step = Union[str, "re.Pattern[str]", RowMatch]
 
 
 @dataclass(frozen=True)
-class Source:
+class CounterSource:
     """The place of a counter in the output of ``command``. Several values of one port and number are added.
 
     ``absent``: the value for a port that is not there, although the command answered and another counter has the port.
@@ -61,7 +61,7 @@ class CounterTable:
     ``decode(command, output)``: the output as a tree of dictionaries and lists; ValueError if it is none.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[CounterSource, ...]
     up_states: tuple[str, ...]
     not_counted: Mapping[str, str] = field(default_factory=dict)
     decode: Callable[[str, Any], Any] = _from_json
@@ -79,7 +79,7 @@ def read_counters(table: CounterTable, shown: Mapping[str, Any]) -> tuple[dict[s
     """
     reasons = dict(table.not_counted)
     ports: dict[str, dict[str, Any]] = {}
-    absent: list[tuple[Source, set[str]]] = []
+    absent: list[tuple[CounterSource, set[str]]] = []
     trees = {command: _tree(table, command, shown.get(command)) for command in table.commands}
     for source in table.sources:
         tree = trees[source.command]
@@ -101,7 +101,11 @@ def read_counters(table: CounterTable, shown: Mapping[str, Any]) -> tuple[dict[s
 
 
 def _record(
-    ports: dict[str, dict[str, Any]], table: CounterTable, source: Source, place: tuple[str, ...], shares: list[Any]
+    ports: dict[str, dict[str, Any]],
+    table: CounterTable,
+    source: CounterSource,
+    place: tuple[str, ...],
+    shares: list[Any],
 ) -> bool:
     """Record a counter, or the state of a link, and return whether it is known."""
     value: Any = _sum(shares)
@@ -159,7 +163,7 @@ def _below(tree: Any, step: Step) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield from _below(element, step)
     elif not isinstance(tree, dict):
         return
-    elif isinstance(step, Row):
+    elif isinstance(step, RowMatch):
         match = step.pattern.fullmatch(str(tree.get(step.field)))
         if match:
             yield match.groups(), tree

@@ -33,7 +33,7 @@ REISSUE = "run once for all nodes with node_boot_statement_reissue: true"
 
 
 @dataclass(frozen=True)
-class Request:
+class StatementRequest:
     """The lines that a run states: those of ``nodes``, as for ``node_scripts.wanted``; those of ``removed`` names end.
 
     A node that follows one of ``channels_to_come`` has no line until a server has the channel. ``promoted`` is channel
@@ -80,7 +80,12 @@ class Issue:
 
 
 def ensure(
-    store: Store, request: Request, servers: Sequence[Mapping[str, Any]], signer: Signer, terms: Terms, check: bool
+    store: Store,
+    request: StatementRequest,
+    servers: Sequence[Mapping[str, Any]],
+    signer: Signer,
+    terms: Terms,
+    check: bool,
 ) -> Issue:
     """Issue a statement if the lines of the request change or a third of the last one's validity has passed.
 
@@ -120,7 +125,7 @@ def ensure(
         return Issue(before, after, new)
 
 
-def _require_images(request: Request, servers: Sequence[Mapping[str, Any]]) -> None:
+def _require_images(request: StatementRequest, servers: Sequence[Mapping[str, Any]]) -> None:
     """Raise ImageError if a boot server has not an image that a node is pinned to, or that a channel will name."""
     named = [(f"node {node['name']}", node["digest"]) for node in request.nodes if node.get("digest")]
     named += [(f"channel {name}", digest) for name, digest in request.promoted.items()]
@@ -132,7 +137,9 @@ def _require_images(request: Request, servers: Sequence[Mapping[str, Any]]) -> N
                 raise ImageError(cause, "publish the image there, or name another", subject=subject)
 
 
-def _require_programs(request: Request, images: Mapping[str, str], servers: Sequence[Mapping[str, Any]]) -> None:
+def _require_programs(
+    request: StatementRequest, images: Mapping[str, str], servers: Sequence[Mapping[str, Any]]
+) -> None:
     """Raise ImageError if a boot server has no signed kernel of the image of a node with Secure Boot."""
     for server in servers:
         signed = {image["digest"] for image in server["images"] if image.get("signed_kernel")}
@@ -142,7 +149,7 @@ def _require_programs(request: Request, images: Mapping[str, str], servers: Sequ
                 raise no_program(node["name"], server["host"], digest)
 
 
-def _images(request: Request, servers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _images(request: StatementRequest, servers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return channel -> digest of the channels that nodes follow.
 
     Raises ImageError if the servers do not agree, or have not a channel that is not to come.

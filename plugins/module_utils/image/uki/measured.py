@@ -82,7 +82,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PcrVerdict:
     """One PCR: its number, what it says, the values that are right, the one that was seen, and why it is not right."""
 
     pcr: str
@@ -141,7 +141,7 @@ def load(data: bytes | str, image: str) -> Prediction:
     return found
 
 
-def verdicts(prediction: Prediction, seen: Seen) -> list[Verdict]:
+def verdicts(prediction: Prediction, seen: Seen) -> list[PcrVerdict]:
     """Return the comparison of each PCR, in their order."""
     says = {
         IMAGE: "the first stage has verified this image",
@@ -153,11 +153,11 @@ def verdicts(prediction: Prediction, seen: Seen) -> list[Verdict]:
     for pcr, text in says.items():
         wanted, value = prediction.pcrs.get(pcr, ()), seen.pcrs.get(pcr)
         problem = "" if value in wanted else "another value than predicted" if value else "it could not be read"
-        made.append(Verdict(pcr, text, wanted, value, problem))
+        made.append(PcrVerdict(pcr, text, wanted, value, problem))
     return made
 
 
-def _firmware_verdict(prediction: Prediction, seen: Seen) -> Verdict:
+def _firmware_verdict(prediction: Prediction, seen: Seen) -> PcrVerdict:
     """Compare the programs that the firmware has started, by its log, if PCR 4 says that this log is true."""
     value, log = seen.pcrs.get(FIRMWARE), seen.log
     programs = [digest for digest in log or () if digest not in TRIES]
@@ -175,7 +175,7 @@ def _firmware_verdict(prediction: Prediction, seen: Seen) -> Verdict:
     else:
         problem = ""
     says = "the firmware has started nothing but the image's program"
-    return Verdict(FIRMWARE, says, prediction.programs, value, problem)
+    return PcrVerdict(FIRMWARE, says, prediction.programs, value, problem)
 
 
 def _sha256(data: bytes) -> str:

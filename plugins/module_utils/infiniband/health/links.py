@@ -33,7 +33,7 @@ CABLE, SWITCH, HCA = "cable", "switch", "HCA"
 LINK_DOWNS = "port_link_downs"
 
 
-class Pair(NamedTuple):
+class LinkEnds(NamedTuple):
     """A link by its two ends."""
 
     one: PlannedEnd
@@ -43,7 +43,7 @@ class Pair(NamedTuple):
         return f"{self.one} - {self.other}"
 
 
-class Mark(NamedTuple):
+class CounterIncrease(NamedTuple):
     """A counter of one end that increased by more than its limit in the time between the readings."""
 
     end: PlannedEnd
@@ -57,10 +57,10 @@ class Mark(NamedTuple):
 class LinkFault(NamedTuple):
     """Links with one cause. ``part`` is "cable", "switch" or "HCA"; ``cause`` names the part to look at first."""
 
-    links: tuple[Pair, ...]
+    links: tuple[LinkEnds, ...]
     part: str
     cause: str
-    marks: tuple[Mark, ...]
+    marks: tuple[CounterIncrease, ...]
 
     @property
     def rule(self) -> Rule:
@@ -68,11 +68,11 @@ class LinkFault(NamedTuple):
         return max((mark.rule for mark in self.marks), key=lambda rule: (severity(rule.action), rule.check))
 
 
-class Judged(NamedTuple):
+class JudgedLinks(NamedTuple):
     """The faults, the worst first; links of which a port did not answer; ends with counters that show no increase."""
 
     faults: list[LinkFault]
-    unread: list[Pair]
+    unread: list[LinkEnds]
     ended: list[PlannedEnd]
 
 
@@ -82,14 +82,14 @@ def end_of(planned: Planned, port: Port) -> PlannedEnd:
     return planned.infiniband.get((name, hca or str(port[1])), PlannedEnd(name, hca or str(port[1])))
 
 
-def pairs(planned: Planned, found: str) -> list[Pair]:
+def pairs(planned: Planned, found: str) -> list[LinkEnds]:
     """Return the links that were found, and those planned of which neither end was found in another one."""
-    seen = [Pair(end_of(planned, link.one), end_of(planned, link.other)) for link in read_infiniband(found)]
+    seen = [LinkEnds(end_of(planned, link.one), end_of(planned, link.other)) for link in read_infiniband(found)]
     placed = {end for pair in seen for end in pair}
-    return seen + [Pair(link.one, link.other) for link in planned.links if not placed & {link.one, link.other}]
+    return seen + [LinkEnds(link.one, link.other) for link in planned.links if not placed & {link.one, link.other}]
 
 
-def judge(planned: Planned, found: str, earlier: Counters, later: Counters, hosts: Collection[str]) -> Judged:
+def judge(planned: Planned, found: str, earlier: Counters, later: Counters, hosts: Collection[str]) -> JudgedLinks:
     """Return the faults of all links. ``hosts`` are the devices with HCAs."""
     ports: dict[PlannedEnd, Increases] = {}
     for port in {*earlier.values, *later.values}:
@@ -97,7 +97,7 @@ def judge(planned: Planned, found: str, earlier: Counters, later: Counters, host
     unread = {end_of(planned, port) for port in earlier.unread | later.unread}
     seconds = later.read_at_s - earlier.read_at_s
     links = pairs(planned, found)
-    sick: dict[Pair, list[Mark]] = {}
+    sick: dict[LinkEnds, list[CounterIncrease]] = {}
     for pair in links:
         marks = [mark for end in pair if end in ports for mark in _marks(end, ports[end], seconds)]
         if marks:
@@ -106,26 +106,28 @@ def judge(planned: Planned, found: str, earlier: Counters, later: Counters, host
     faults += [_of_link(pair, marks, ports, unread, hosts) for pair, marks in sick.items()]
     faults.sort(key=lambda fault: (-severity(fault.rule.action), -len(fault.links), str(fault.links[0])))
     ended = sorted(end for pair in links for end in pair if end in ports and ports[end].ended)
-    return Judged(faults, [pair for pair in links if unread & {*pair}], ended)
+    return JudgedLinks(faults, [pair for pair in links if unread & {*pair}], ended)
 
 
-def _marks(end: PlannedEnd, counted: Increases, seconds: float) -> Iterable[Mark]:
+def _marks(end: PlannedEnd, counted: Increases, seconds: float) -> Iterable[CounterIncrease]:
     """Yield the counters beyond their limits. Of a longer time than a limit's window, the average is judged."""
     for check, increase in counted.by_check.items():
         rule = RULES[check]
         assert rule.limit is not None
         if increase > rule.limit * max(1.0, seconds / rule.window_s):
-            yield Mark(end, rule, increase)
+            yield CounterIncrease(end, rule, increase)
 
 
-def _of_devices(links: list[Pair], sick: dict[Pair, list[Mark]], hosts: Collection[str]) -> Iterable[LinkFault]:
+def _of_devices(
+    links: list[LinkEnds], sick: dict[LinkEnds, list[CounterIncrease]], hosts: Collection[str]
+) -> Iterable[LinkFault]:
     """Yield a fault for each device most of whose links are sick, and take these links out of ``sick``."""
     number: dict[str, int] = {}
     for pair in links:
         for device in {pair.one.device, pair.other.device}:
             number[device] = number.get(device, 0) + 1
     while True:
-        of_device: dict[str, list[Pair]] = {}
+        of_device: dict[str, list[LinkEnds]] = {}
         for pair in sick:
             for device in {pair.one.device, pair.other.device}:
                 of_device.setdefault(device, []).append(pair)
@@ -145,8 +147,8 @@ def _of_devices(links: list[Pair], sick: dict[Pair, list[Mark]], hosts: Collecti
 
 
 def _of_link(
-    pair: Pair,
-    marks: list[Mark],
+    pair: LinkEnds,
+    marks: list[CounterIncrease],
     ports: Mapping[PlannedEnd, Increases],
     unread: Collection[PlannedEnd],
     hosts: Collection[str],

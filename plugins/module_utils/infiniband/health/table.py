@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.c
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.isolation import Uplinks, isolated_in
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.links import (
     CABLE,
-    Judged,
+    JudgedLinks,
     LinkFault,
     judge,
     pairs,
@@ -32,7 +32,7 @@ SHOWN_MARKS = 6
 
 
 @dataclass
-class Table:
+class LinkTable:
     """The table's lines, the faults in plain data, and how many links are healthy, faulty and not known."""
 
     lines: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Table:
 
 def table(
     plan: FabricPlan, found: str, earlier: Counters | None, later: Counters, disabled: str = "", spare: int = 0
-) -> Table:
+) -> LinkTable:
     """Return the table of a fabric's links.
 
     ``found``: ``ibnetdiscover -p``; ``disabled``: ``iblinkinfo -l``; ``spare``: how many up links a switch may lack.
@@ -65,9 +65,9 @@ def table(
     links = pairs(cables, found)
     uplinks = Uplinks(plan.fabric, cables, found)
     hosts = {hca.host for hca in plan.fabric.hcas}
-    made = Table()
+    made = LinkTable()
     blocks: list[tuple[tuple[int, int], list[str]]] = []
-    judged = Judged([], links, [])
+    judged = JudgedLinks([], links, [])
     if earlier and later.read_at_s > earlier.read_at_s:
         judged = judge(cables, found, earlier, later, hosts)
     else:

@@ -37,7 +37,7 @@ _REMEDIES = {
 }
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """The status and the text of an answer."""
 
     status: int
@@ -61,7 +61,7 @@ class Api:
         self._open_url = open_url
         self._tls = {"validate_certs": arguments["validate_certs"], "ca_path": arguments["ca_path"]}
 
-    def ask(self, method: str, path: str, data: Mapping[str, Any] | None = None) -> Answer:
+    def ask(self, method: str, path: str, data: Mapping[str, Any] | None = None) -> HttpAnswer:
         """Return an answer. Raises InfinibandError. A redirection is refused: the login is for this URL only."""
         url = f"{self._url}/{path}"
         body = None if data is None else json.dumps(data)
@@ -75,7 +75,7 @@ class Api:
                 follow_redirects="none",
                 **self._tls,
             ) as answer:
-                return Answer(answer.status, answer.read().decode(errors="replace"))
+                return HttpAnswer(answer.status, answer.read().decode(errors="replace"))
         except HTTPError as error:
             text = " ".join(error.read().decode(errors="replace").split())[:_ANSWER_MOST]
             remedy = _REMEDIES.get(error.code, "see UFM's log")

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import number_at_end
 
 
-class Port(NamedTuple):
+class UfmPort(NamedTuple):
     """A port: the GUID of its node, 16 digits, and its number."""
 
     guid: str
@@ -44,16 +44,16 @@ class PortNames:
         known = {name: self.port_of(end) for name, end in self.ends.items()}
         self._names = {port_of_name: name for name, port_of_name in known.items() if port_of_name}
 
-    def port_of(self, end: LinkEnd) -> Port | None:
+    def port_of(self, end: LinkEnd) -> UfmPort | None:
         """Return the port of an end, None if its GUID is not known."""
         node, number = (end.switch, end.number) if isinstance(end, SwitchPort) else (end, 1)
-        return Port(digits(self._known[node]), number) if node in self._known else None
+        return UfmPort(digits(self._known[node]), number) if node in self._known else None
 
-    def name_of(self, port: Port) -> str:
+    def name_of(self, port: UfmPort) -> str:
         """Return the name of a port, such as "leaf-01-1 ib33"; GUID and number of one that is not planned."""
         return self._names.get(port, f"0x{port.guid} port {port.number}")
 
-    def ports_of(self, names: Iterable[str]) -> list[Port]:
+    def ports_of(self, names: Iterable[str]) -> list[UfmPort]:
         """Return the ports of names. Raises InfinibandError for one that is not planned or has no known GUID."""
         ports = []
         for name in names:

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors i
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api, digits, not_as_documented
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import Port, PortNames
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames, UfmPort
 
 LINKS = "resources/links"
 REPORT, LAST_REPORT = "reports/Topology_Compare", "reports/last_report/Topology_Compare"
@@ -37,14 +37,14 @@ class Compared(NamedTuple):
     unknown: int
 
 
-def links(api: Api) -> dict[frozenset[Port], str]:
+def links(api: Api) -> dict[frozenset[UfmPort], str]:
     """Return the width of each link of a UFM, by its ports. Raises InfinibandError."""
     try:
         return {
             frozenset(
                 (
-                    Port(digits(row["source_guid"]), int(row["source_port"])),
-                    Port(digits(row["destination_guid"]), int(row["destination_port"])),
+                    UfmPort(digits(row["source_guid"]), int(row["source_port"])),
+                    UfmPort(digits(row["destination_guid"]), int(row["destination_port"])),
                 )
             ): str(row["width"])
             for row in api.rows(LINKS)
@@ -53,11 +53,11 @@ def links(api: Api) -> dict[frozenset[Port], str]:
         raise not_as_documented(LINKS) from None
 
 
-def compare(plan: FabricPlan, names: PortNames, seen: Mapping[frozenset[Port], str]) -> Compared:
+def compare(plan: FabricPlan, names: PortNames, seen: Mapping[frozenset[UfmPort], str]) -> Compared:
     """Return how the links of a UFM differ from the planned ones."""
     faults: list[str] = []
     right = unknown = missing = 0
-    planned: set[frozenset[Port]] = set()
+    planned: set[frozenset[UfmPort]] = set()
     links_of_plan: list[tuple[LinkEnd, LinkEnd]] = [*plan.fabric.hcas.items(), *plan.fabric.uplinks]
     for ends in links_of_plan:
         ports = [names.port_of(end) for end in ends]
@@ -80,7 +80,7 @@ def compare(plan: FabricPlan, names: PortNames, seen: Mapping[frozenset[Port], s
     return Compared(faults, right, missing, unknown)
 
 
-def _link(ports: list[Port], names: PortNames) -> str:
+def _link(ports: list[UfmPort], names: PortNames) -> str:
     return " - ".join(names.name_of(port) for port in ports)
 
 
@@ -114,6 +114,6 @@ def _differences(kind: str, part: Mapping[str, Any], names: PortNames) -> list[s
     for link in part["links"]:
         # The name is GUID_PORT:GUID_PORT.
         texts = [text.rpartition("_") for text in link["name"].split(":")]
-        ports = [Port(digits(guid), int(number)) for guid, _line, number in texts]
+        ports = [UfmPort(digits(guid), int(number)) for guid, _line, number in texts]
         lines.append(f"the link {_link(ports, names)} was {kind}")
     return lines

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api, digits, not_as_documented
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import Port, PortNames
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames, UfmPort
 
 PATH = "app/unhealthy_ports"
 
@@ -22,8 +22,8 @@ PATH = "app/unhealthy_ports"
 class Unhealthy(NamedTuple):
     """A link that UFM isolates: the unhealthy port and the other end, why, and since when, as UFM writes it."""
 
-    port: Port
-    peer: Port
+    port: UfmPort
+    peer: UfmPort
     condition: str
     since: str
 
@@ -41,8 +41,8 @@ def _unhealthy(row: Mapping[str, Any]) -> Unhealthy:
     # The guide has both a text and a list.
     conditions = [row["Condition"]] if isinstance(row["Condition"], str) else row["Condition"]
     return Unhealthy(
-        Port(digits(row["UnhealthyGUID"]), int(row["UnhealthyPortNumber"])),
-        Port(digits(row["PeerGUID"]), int(row["PeerPortNumber"])),
+        UfmPort(digits(row["UnhealthyGUID"]), int(row["UnhealthyPortNumber"])),
+        UfmPort(digits(row["PeerGUID"]), int(row["PeerPortNumber"])),
         ", ".join(conditions),
         str(row["StatusTime"]),
     )
@@ -51,8 +51,8 @@ def _unhealthy(row: Mapping[str, Any]) -> Unhealthy:
 class Changes(NamedTuple):
     """The ports to mark as unhealthy and as healthy, without those that are so already."""
 
-    unhealthy: list[Port]
-    healthy: list[Port]
+    unhealthy: list[UfmPort]
+    healthy: list[UfmPort]
 
     def requests(self) -> list[dict[str, Any]]:
         """Return the data of the requests."""
@@ -65,9 +65,9 @@ class Changes(NamedTuple):
         return data
 
 
-def changes(present: Iterable[Unhealthy], to_isolate: Iterable[Port], to_restore: Iterable[Port]) -> Changes:
+def changes(present: Iterable[Unhealthy], to_isolate: Iterable[UfmPort], to_restore: Iterable[UfmPort]) -> Changes:
     """Return what must change. A port is isolated if UFM lists it or the other end of its link."""
-    listed: dict[Port, list[Port]] = {}
+    listed: dict[UfmPort, list[UfmPort]] = {}
     for one in present:
         for port in (one.port, one.peer):
             listed.setdefault(port, []).append(one.port)
@@ -81,7 +81,7 @@ def refuse_last_links(plan: FabricPlan, names: PortNames, present: Iterable[Unhe
     remaining = (one for one in present if one.port not in made.healthy)
     isolated = {port for one in remaining for port in (one.port, one.peer)} | {*made.unhealthy}
     used: dict[str, int] = {}
-    lost: dict[str, Port] = {}
+    lost: dict[str, UfmPort] = {}
     for ends in plan.fabric.uplinks:
         lower, ports = ends[0].switch, {names.port_of(end) for end in ends}
         used[lower] = used.get(lower, 0) + (not ports & isolated)

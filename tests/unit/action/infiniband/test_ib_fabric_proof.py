@@ -15,7 +15,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.sailloft.fleet.plugins.action import ib_fabric_proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import HostReadings, pack
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import ManagerReadings, pack
 
 BLUEPRINT = str(sites.PROJECT / "inventories/blue_vela/blueprint.yml")
 
@@ -23,7 +23,7 @@ BLUEPRINT = str(sites.PROJECT / "inventories/blue_vela/blueprint.yml")
 def written(folder, links, forwarding):
     """Write a file of ib_fabric_info, and return its path."""
     path = folder / "subnet.json.gz"
-    path.write_bytes(pack(HostReadings(True, links=links, forwarding=forwarding)))
+    path.write_bytes(pack(ManagerReadings(True, links=links, forwarding=forwarding)))
     return str(path)
 
 

@@ -9,14 +9,16 @@ import re
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import (
+    CounterSource,
     CounterTable,
-    Source,
     differences,
     read_counters,
 )
 
 PORT, NUMBER = re.compile("(p.*)"), re.compile("([0-7])")
-TABLE = CounterTable((Source("dropped", "show", (PORT, NUMBER, re.compile("a|b"))),), ("up",), {"watchdog": "none"})
+TABLE = CounterTable(
+    (CounterSource("dropped", "show", (PORT, NUMBER, re.compile("a|b"))),), ("up",), {"watchdog": "none"}
+)
 
 
 @pytest.mark.parametrize(

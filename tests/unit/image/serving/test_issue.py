@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.issue import (
     CHANGE_S,
     DAY_S,
-    Request,
+    StatementRequest,
     Terms,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
@@ -50,7 +50,9 @@ def site(tmp_path, keys):
         rows = nodes or (node(1), node(2))
         given = [server()] if servers is None else servers
         given = [{**each, "now_s": now_s if each["now_s"] is None else each["now_s"]} for each in given]
-        return issue.ensure(store, Request(list(rows), **request), given, key, Terms(days, now_s, reissue), check)
+        return issue.ensure(
+            store, StatementRequest(list(rows), **request), given, key, Terms(days, now_s, reissue), check
+        )
 
     run.store = store
     return run

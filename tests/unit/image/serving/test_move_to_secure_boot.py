@@ -50,7 +50,9 @@ class Site:
         ]
         listed = contents.inventory(self.store, {})
         served = {**listed, "host": "boot01", "statement": 0, "now_s": self.now_s}
-        issue.ensure(self.store, issue.Request(rows), [served], self.signer, issue.Terms(90, self.now_s), False)
+        issue.ensure(
+            self.store, issue.StatementRequest(rows), [served], self.signer, issue.Terms(90, self.now_s), False
+        )
         node_scripts.ensure(self.store, rows, False)
 
     def boots(self, name: str, secure_boot: bool) -> str:

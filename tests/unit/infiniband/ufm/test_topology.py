@@ -8,7 +8,7 @@ import ib_sites
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import Port, PortNames
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames, UfmPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.topology import WIDTH, compare
 
 SITE, GUIDS = ib_sites.small()
@@ -31,4 +31,4 @@ def test_a_swapped_pair_is_two_missing_and_two_unplanned_links():
 
 
 def test_a_port_that_is_not_planned_has_its_guid():
-    assert NAMES.name_of(Port("00000000000000ff", 3)) == Mentions("0x00000000000000ff", "3")
+    assert NAMES.name_of(UfmPort("00000000000000ff", 3)) == Mentions("0x00000000000000ff", "3")

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import UfmPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.unhealthy_ports import Unhealthy, changes
 
-LEAF, SPINE, OTHER = Port(f"{1:016x}", 3), Port(f"{2:016x}", 7), Port(f"{3:016x}", 1)
+LEAF, SPINE, OTHER = UfmPort(f"{1:016x}", 3), UfmPort(f"{2:016x}", 7), UfmPort(f"{3:016x}", 1)
 ISOLATED = [Unhealthy(LEAF, SPINE, "MANUAL", "")]
 
 

@@ -47,8 +47,10 @@ class Site:
         store = Store(str(self.folder / f"store-{time.monotonic_ns()}"))
         terms = issue.Terms(90, int(time.time() if now_s is None else now_s))
         if "previous" in changes:
-            issue.ensure(store, issue.Request([{**one, "digest": changes.pop("previous")}, two]), [], key, terms, False)
-        stated = issue.ensure(store, issue.Request([one, two]), [], key, terms, True).statement
+            issue.ensure(
+                store, issue.StatementRequest([{**one, "digest": changes.pop("previous")}, two]), [], key, terms, False
+            )
+        stated = issue.ensure(store, issue.StatementRequest([one, two]), [], key, terms, True).statement
         return signed(replace(stated, sequence=sequence), key)
 
 
@@ -254,5 +256,5 @@ def test_a_statement_of_many_nodes_is_read(site, serve, tmp_path):
     own = {"name": "n1", "mac": MAC, "digest": "c" * 64, "servers": [url]}
     store, key = Store(str(tmp_path / "many")), site.key
     terms = issue.Terms(90, int(time.time()))
-    behaviour.turns = [issue.ensure(store, issue.Request([*nodes, own]), [], key, terms, False).after]
+    behaviour.turns = [issue.ensure(store, issue.StatementRequest([*nodes, own]), [], key, terms, False).after]
     assert f"BOOTS n1 {'c' * 64} {url} " in booted(site, [url])
