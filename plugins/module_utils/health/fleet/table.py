@@ -156,15 +156,15 @@ def is_serious(fault: Complaint) -> bool:
     return fault.layer != APPLICATION and severity(fault.action) > severity("note")
 
 
-def _other(node: str, answer: Answer) -> str:
-    """Return why an answer is not that of the node: two names lead to one machine, or a disk was copied."""
+def _other(node: str, answer: Answer) -> str | None:
+    """Return the reason why an answer is not the node's, or None: two names of one machine, or a copied disk."""
     if answer.host in ("", node):
-        return ""
+        return None
     return f"it answers as {answer.host}: two names lead to one machine, or playbooks/node_health.yml must run for it"
 
 
-def _stale(answer: Answer) -> str:
-    """Return why a state is too old to be known, equal on nodes with equal periods; "" if it is not."""
+def _stale(answer: Answer) -> str | None:
+    """Return the reason why a state is too old to be known, equal on nodes with equal periods, or None."""
     if answer.age_s is None or is_stale(answer.age_s, answer.period_s):
         return (
             f"its state is not of the last {latest_s(answer.period_s):g} s: see systemctl status sailloft-health.timer"

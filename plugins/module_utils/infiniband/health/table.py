@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.l
     judge,
     pairs,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import cable_claims
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Planned, PlannedEnd, planned
@@ -111,7 +112,7 @@ def fabric_cables(plan: FabricPlan) -> Planned:
 
 def _cable_faults(plan: FabricPlan, found: str, isolated: list[PlannedEnd]) -> Iterable[tuple[str, str, str]]:
     """Yield (cable, kind, cause) of what is not as planned, without the links that a person has isolated."""
-    for claim in cable_claims(plan, found):
+    for claim in cable_claims(plan, found, Marks()):
         if claim.holds is False and not any(str(end) in claim.claim.split(":")[0].split(" - ") for end in isolated):
             yield claim.claim.rpartition(":")[0], str(claim.seen), claim.reason
 

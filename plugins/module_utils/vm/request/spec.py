@@ -223,7 +223,7 @@ def explicit_addresses(spec: DomainSpec) -> list[str]:
 
 # The fields that have fields of their own, by annotation.
 INNER: dict[str, type] = {
-    "Devices": DeviceRequest,
+    "DeviceRequest": DeviceRequest,
     "Gpus": Gpus,
     "Nics": Nics,
     "list[Disk]": Disk,
