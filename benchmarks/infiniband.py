@@ -38,7 +38,7 @@ from ib_sites import blue_vela_pod, made_up_guids
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan, plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import Readings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import DUMP_FILES
 
 MASTER = "node-0001 mlx5_0"
@@ -81,7 +81,7 @@ def pod() -> None:
         links, forwarding, order = ((home / name).read_text() for name in DUMP_FILES.values())
         log = (home / "opensm.log").read_text(errors="replace")
         found = subnet.run(MASTER, "ibnetdiscover", "-p")
-    prove_s = proved(planned, Readings(found, links, forwarding, order, log))
+    prove_s = proved(planned, SubnetReadings(found, links, forwarding, order, log))
     print(
         f"a pod, {len(planned.fabric.hcas)} HCAs: plan {plan_s:.2f} s, proof {prove_s:.2f} s; opensm {opensm_s:.2f} s"
     )
@@ -91,7 +91,7 @@ def pod() -> None:
     print(f"    plan and proof / opensm: {ratio:.2f}, target at most {TARGET:g}: {verdict}")
 
 
-def proved(planned: FabricPlan, readings: Readings) -> float:
+def proved(planned: FabricPlan, readings: SubnetReadings) -> float:
     """Return the processor time of a proof without a failure."""
     prove_s, proof = processor_s(lambda: prove(planned, readings))
     failed = [str(claim) for claim in proof.claims if claim.layer == "routes" and claim.holds is not True]
@@ -107,7 +107,7 @@ def whole() -> None:
     plan_s, planned = processor_s(lambda: plan(site, "compute", SETTINGS, made_up_guids(fabric)))
     dumps = made_up_dumps.Dumps(fabric)
     log = "osm_ucast_mgr_process: ftree tables configured on all switches\n"
-    readings = Readings("", dumps.links_text(), dumps.forwarding_text(), dumps.order_text(), log)
+    readings = SubnetReadings("", dumps.links_text(), dumps.forwarding_text(), dumps.order_text(), log)
     prove_s = proved(planned, readings)
     print(f"Blue Vela, {len(fabric.hcas)} HCAs: plan {plan_s:.2f} s, proof of the routes {prove_s:.2f} s; no peer")
 

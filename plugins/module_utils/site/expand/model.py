@@ -73,7 +73,7 @@ class SiteDevice:
         self.taken: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        return f"Device({self.name})"
+        return f"SiteDevice({self.name})"
 
     @property
     def model(self) -> Model:

@@ -36,13 +36,13 @@ def module_of(make: Any, validator: Callable[..., Any], **arguments: Any) -> Any
         return make(**{**arguments, "argument_spec": {**arguments["argument_spec"], "domains": domains}})
 
 
-def _invalid(domains: Any, validator: Any) -> str:
-    """Return Ansible's first error on one of ``domains`` with the name of the virtual machine; empty without one."""
+def _invalid(domains: Any, validator: Any) -> str | None:
+    """Return Ansible's first error on one of ``domains`` with the name of the virtual machine, or None."""
     for domain in domains if isinstance(domains, list) else []:
         errors = validator.validate(domain).error_messages if isinstance(domain, dict) else []
         if errors:
             return str(DomainError(errors[0], "correct it", domain=str(domain.get("name") or "without a name")))
-    return ""
+    return None
 
 
 def gpu_domain_options(uri: str) -> dict[str, Any]:
