@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways import record
-from ansible_collections.sailloft.fleet.plugins.module_utils.health import state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import copied, state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, manifest, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health import counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
@@ -69,6 +70,10 @@ READERS = {
         stored.load,
         lambda expected: [device.name for device in expected.devices] == ["GPU 4", "GPU 5"],
     ),
+    "infiniband_counters-1.json": (
+        lambda text: counters.from_stored(text, "counters.json"),
+        lambda reading: (reading.values["leaf 1", 3], reading.unread) == ({"link_downed": 2}, {("leaf 2", 4)}),
+    ),
     "gateway_run-1.json": (gateway_run, lambda resumed: resumed[1] == ["gpu-2"]),
 }
 
@@ -116,10 +121,17 @@ def test_a_bundle_of_secrets_is_read_for_ever(name, bound):
     assert (bundle.node, bundle.ek, bundle.secrets, bundle.bound) == ("bm01", SHA256, b"secrets", bound)
 
 
+def test_a_copy_of_a_nodes_health_is_read_for_ever():
+    copy = copied.parse((FILES / "health_copy-1").read_bytes(), "bm01")
+    assert (copy.number, [fault.check for fault in copy.state.condition.faults]) == (7, ["xid_79", "pcie_width"])
+    assert copy.signature == b"signature\n"
+
+
 def test_every_stored_format_has_a_file():
     assert {path.name for path in FILES.iterdir()} == {
         *READERS,
         "channel-1.ipxe",
+        "health_copy-1",
         "identity-2",
         "identity-3",
         "README.md",
@@ -130,6 +142,8 @@ def test_every_stored_format_has_a_file():
 NOT_STORED = {
     "health-verdict-1": "printed with --format json, for other programs",
     "health-answer-1": "a node's answer to the controller within one run",
+    "health-copies-1": "written in each boot to the node's memory; without it a round asks its servers again",
+    "infiniband-1": "a reading of the fabric, which the proof of the same run reads",
     "identity-report-1": "written by each boot to the node's memory",
 }
 FORMAT = re.compile(r"\bsailloft-([a-z-]+)/(\d+)")

@@ -102,8 +102,11 @@ def increases(earlier: Counters, later: Counters, port: Port) -> Increases:
 
 def stored(counters: Counters) -> str:
     """Return a reading as JSON, for the next comparison."""
-    ports = [[*port, dict(values)] for port, values in sorted(counters.values.items())]
-    data = {"format": FORMAT, "read_at_s": counters.read_at_s, "ports": ports, "unread": sorted(counters.unread)}
+    ports = [
+        {"node": port[0], "number": port[1], "values": dict(counters.values[port])} for port in sorted(counters.values)
+    ]
+    unread = [{"node": node, "number": number} for node, number in sorted(counters.unread)]
+    data = {"format": FORMAT, "read_at_s": counters.read_at_s, "ports": ports, "unread": unread}
     return f"{json.dumps(data)}\n"
 
 
@@ -113,7 +116,8 @@ def from_stored(text: str, path: str) -> Counters:
         data: Any = json.loads(text)
         if data["format"] != FORMAT:
             raise ValueError(f"its format is {data['format']!r}")
-        values = {(str(node), int(number)): {**values} for node, number, values in data["ports"]}
-        return Counters(float(data["read_at_s"]), values, frozenset((str(a), int(b)) for a, b in data["unread"]))
+        values = {(str(port["node"]), int(port["number"])): {**port["values"]} for port in data["ports"]}
+        unread = frozenset((str(port["node"]), int(port["number"])) for port in data["unread"])
+        return Counters(float(data["read_at_s"]), values, unread)
     except (ValueError, KeyError, TypeError) as error:
         raise InfinibandError(f"this is no reading of counters: {error}", "remove the file", subject=path) from None
