@@ -80,7 +80,7 @@ def test_a_boot_that_the_site_has_not_signed_does_not_open_the_bundle(start):
 
 
 def test_a_policy_that_another_key_has_signed_does_not_open_the_bundle(start, tmp_path):
-    """Who controls a boot server signs a policy for the system that they boot, with a key of their own."""
+    """An attacker with a boot server signs a policy for the system that they boot, with a key of their own."""
     other = pair(tmp_path, "other")
     predicted(start.site, IMAGES[0], *other)
     assert "the TPM does not open the credential" in refused(start(IMAGES[0]))

@@ -95,7 +95,7 @@ def _sentence(reasons: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class _BootedBy:
-    """How this node was booted: its name, and the URLs of its boot servers."""
+    """This node's name in its boot, and the URLs of its boot servers."""
 
     node: str
     servers: tuple[str, ...]
@@ -139,7 +139,7 @@ def _answers(
     damaged: dict[str, str] = {}
     for server in servers:
         try:
-            status, content = _exchange(boot.url(server))
+            status, content = exchange(boot.url(server))
             if status not in (KEPT, NONE):
                 silent[server] = _reason(status)
             elif status == KEPT:
@@ -204,7 +204,7 @@ def _put(boot: _BootedBy, servers: Sequence[str], number: int, state: State, roo
     reasons = {}
     for server in servers:
         try:
-            status, _ = _exchange(boot.url(server), content)
+            status, _ = exchange(boot.url(server), content)
             reasons[server] = "" if status == NONE else _reason(status)
         except OSError as error:
             reasons[server] = str(error)
@@ -293,7 +293,7 @@ def _ssh_keygen(arguments: Sequence[str], content: bytes = b"") -> bytes:
     return done.stdout
 
 
-def _exchange(url: str, content: bytes | None = None) -> tuple[int, bytes]:
+def exchange(url: str, content: bytes | None = None) -> tuple[int, bytes]:
     """Return status and content of an answer to GET, or to PUT with ``content``. Raises OSError."""
     import http.client
     import urllib.error

@@ -23,7 +23,7 @@ _REMEDY = "read the fabric again with ib_fabric_info"
 
 @dataclass
 class ManagerReadings:
-    """What one host gave; ``subnet`` is False where it gave only ``files``. The other fields: ``SubnetReadings``."""
+    """The texts of one host; ``subnet`` is False where it gave only ``files``. The other fields: ``SubnetReadings``."""
 
     subnet: bool
     files: dict[str, str] = field(default_factory=dict)

@@ -134,7 +134,6 @@ def test_every_stored_format_has_a_file():
         "health_copy-1",
         "identity-2",
         "identity-3",
-        "README.md",
     }
 
 

@@ -142,7 +142,7 @@ def signed(content, key):
 
 
 def put(server, content, node=NODE):
-    return boot_servers._exchange(f"{server.url}/health/{node}", content)[0]
+    return boot_servers.exchange(f"{server.url}/health/{node}", content)[0]
 
 
 def test_a_node_knows_its_faults_and_the_words_of_persons_after_a_boot(site):
@@ -278,14 +278,14 @@ def test_a_kill_after_the_state_was_saved_loses_nothing(site, monkeypatch):
 
 def test_a_kill_before_the_answer_does_not_use_a_number_twice(site, monkeypatch):
     site.round(measured("width", 16))
-    exchange = boot_servers._exchange
+    exchange = boot_servers.exchange
 
     def killed(url, content=None):
         exchange(url, content)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(boot_servers, "_exchange", killed)
+        patched.setattr(boot_servers, "exchange", killed)
         with pytest.raises(KeyboardInterrupt):
             site.say(drained, "cable")
     site.round(measured("width", 16))

@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The next step of a rollout, for fleets and failures that Hypothesis generates."""
+"""The next step of a rollout, for fleets and failures that Hypothesis generates.
+
+One file because all tests begin with the same made-up fleet.
+"""
 
 from __future__ import annotations
 

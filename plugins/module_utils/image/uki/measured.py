@@ -59,7 +59,7 @@ TRIES = tuple(
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a boot of the image ``image`` measures.
+    """The measurements of a boot of the image ``image``.
 
     ``programs`` are the digests of the programs that firmware starts: the image's, and the kernel in it, which stubs
     before version 258 let the firmware start. ``pcrs`` are the values that a PCR may have, by its number. ``policies``

@@ -235,7 +235,7 @@ KINDS = {
 
 def test_the_page_has_the_results_of_all_images():
     """sonic_images.txt is the output of tests/sonic_images at the revision in its first line."""
-    head, *lines = (Path(__file__).parent / "sonic_images.txt").read_text().splitlines()
+    head, *lines = (Path(__file__).parents[1] / "sonic_images.txt").read_text().splitlines()
     assert REVISION.split()[1] in head
     counts = Counter(next(kind for kind, text in KINDS.items() if re.search(text, line)) for line in lines)
     page = (Path(__file__).parents[4] / "docs/background/roce.md").read_text()

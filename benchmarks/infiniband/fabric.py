@@ -25,6 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from timed import ROOT, status
 
 for folder in (".collections", "tests/support", "tests/support/infiniband", "tests/support/site"):

@@ -19,7 +19,7 @@ from switches import ASIC_OF, OWN_ASICS, PORTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.modules import roce_fabric_proof, roce_switch_config
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[4]
 SWITCHES = {
     name: {
         "system": "plain",
