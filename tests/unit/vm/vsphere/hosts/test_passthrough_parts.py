@@ -98,7 +98,7 @@ class VCenter:
         params = {"cluster": "gpu", "hosts": [], "accelerators": {}, "allow_reboot": reboot, "reboot_timeout_s": 10}
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(passthrough, "Session", lambda _login, _progress: self)
-            patched.setattr(passthrough, "Site", lambda _session, _cluster: self)
+            patched.setattr(passthrough, "VsphereCluster", lambda _session, _cluster: self)
             patched.setattr(passthrough, "time", Clock())
             (row,) = passthrough.converge({**login, **params, "settings": list(entries)}, check)["hosts"]
         return row
