@@ -41,7 +41,7 @@ def secrets_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
 
 def _quoted(variables: Mapping[str, Any]) -> bool:
     """Return whether a quote of the node was verified in this run (tasks_from: quote)."""
-    quoted = variables.get("__node_identity_quoted")
+    quoted = variables.get("node_identity_quoted")
     return isinstance(quoted, Mapping) and bool(quoted.get("verified"))
 
 

@@ -38,9 +38,9 @@ def test_nodes_have_their_key_and_the_files_of_their_secrets():
     ("variables", "measured", "proven"),
     [
         ({"node_boot_secure_boot": True}, True, False),
-        ({"node_boot_secure_boot": True, "__node_identity_quoted": {"verified": True}}, True, True),
-        ({"node_boot_secure_boot": True, "__node_identity_quoted": {"failed": True, "msg": "PCR 4"}}, True, False),
-        ({"node_boot_secure_boot": True, "__node_identity_quoted": {"skipped": True}}, True, False),
+        ({"node_boot_secure_boot": True, "node_identity_quoted": {"verified": True}}, True, True),
+        ({"node_boot_secure_boot": True, "node_identity_quoted": {"failed": True, "msg": "PCR 4"}}, True, False),
+        ({"node_boot_secure_boot": True, "node_identity_quoted": {"skipped": True}}, True, False),
         ({"node_boot_secure_boot": True, "node_identity_measured": False}, False, True),
         ({"node_identity_measured": "yes"}, True, False),
     ],
