@@ -13,8 +13,8 @@ from playing import ansible_playbook
 pytestmark = pytest.mark.fleet
 
 
-@pytest.mark.parametrize("absent", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_an_image_that_the_boot_server_lacks_is_named_with_the_remedy(tmp_path, absent):
+def play(tmp_path, absent, prediction="file"):
+    """Read the manifests, and return the status and the text; bm02's image is there unless ``absent``."""
     digests = {"bm01": "a" * 64, "bm02": "b" * 64}
     for digest in digests.values() if not absent else ["a" * 64]:
         (tmp_path / "store/images" / digest).mkdir(parents=True)
@@ -25,7 +25,10 @@ def test_an_image_that_the_boot_server_lacks_is_named_with_the_remedy(tmp_path, 
     tasks = [digest_of_node, {"ansible.builtin.include_role": {**role, "public": True}}, shown]
     # The host that signs has a prediction of one of the images; bm02 is not measured.
     (tmp_path / "signer/images" / ("a" * 64)).mkdir(parents=True)
-    (tmp_path / "signer/images" / ("a" * 64) / "pcrs.json").write_text("PCR values")
+    if prediction == "file":
+        (tmp_path / "signer/images" / ("a" * 64) / "pcrs.json").write_text("PCR values")
+    elif prediction == "unreadable":
+        (tmp_path / "signer/images" / ("a" * 64) / "pcrs.json").mkdir()
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     variables = {
         "digests": digests,
@@ -39,9 +42,22 @@ def test_an_image_that_the_boot_server_lacks_is_named_with_the_remedy(tmp_path, 
     status, output = ansible_playbook(
         "-i", str(tmp_path / "hosts"), "-e", f"@{tmp_path}/variables.json", str(tmp_path / "play.yml")
     )
+    return status, " ".join(output.split())
+
+
+@pytest.mark.parametrize("absent", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_an_image_that_the_boot_server_lacks_is_named_with_the_remedy(tmp_path, absent):
+    status, told = play(tmp_path, absent)
     assert (status != 0) == absent
-    told = " ".join(output.split())
     assert (f"localhost: has no image {'b' * 64} ({tmp_path}/store/images)" in told) == absent
     assert ("playbooks/node_images.yml" in told) == absent
     assert ("bm01 predicts PCR values" in told) == (not absent)
     assert "bm02 predicts PCR" not in told
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("prediction", ["none", "unreadable"])
+def test_a_prediction_that_cannot_be_read_is_not_taken_for_a_missing_one(tmp_path, prediction):
+    status, told = play(tmp_path, False, prediction)
+    assert (status != 0) == (prediction == "unreadable")
+    assert (f"localhost: what boots of image {'a' * 64} measure could not be read" in told) == (status != 0)
