@@ -33,7 +33,7 @@ RECAP = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+faile
 OURS = """
 - hosts: gpu_hosts
   gather_facts: false
-  vars: {gpu_host_packages_install: false}
+  vars: {packages_install: false}
   roles:
     - sailloft.fleet.gpu_host
     - sailloft.fleet.gpu_vm

@@ -133,7 +133,7 @@ def site(folder: Path, nodes: int) -> Sample:
     variables = {
         "ansible_python_interpreter": sys.executable,
         "ansible_pipelining": True,
-        "node_boot_store_dir": store.path,
+        "boot_server_store_dir": store.path,
         "node_image_store_dir": store.path,
         "node_image_signing_key": str(keys / "image.key"),
         "node_image_public_key": str(keys / "image.pub"),

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import wanted
@@ -23,7 +23,6 @@ OPTIONS = {"gpu_host": list(wanted.options()), "gpu_vm": list(gpu_domain_options
 # these files again.
 SPECS = {role: registry.entries(role)["main"] for role in OPTIONS}
 INSTALLED = registry.role_vars("gpu_host")
-SERIAL = re.compile(r"[1-9][0-9]{0,5}|([1-9][0-9]?|100)%")
 
 
 class ActionModule(ActionBase):
@@ -85,14 +84,7 @@ class ActionModule(ActionBase):
         checked = ArgumentSpecValidator(SPECS[role]).validate(self._templar.template(named))
         if checked.error_messages:
             raise AnsibleActionFail(f"{role}: {'; '.join(checked.error_messages)}")
-        values = checked.validated_parameters
-        percentage = values.get("gpu_host_max_fail_percentage", 0)
-        if role == "gpu_host" and not (SERIAL.fullmatch(str(values["gpu_host_serial"])) and 0 <= percentage <= 100):
-            raise AnsibleActionFail(
-                f"gpu_host_serial is {values['gpu_host_serial']}, expected a number of hosts from 1 or a percentage "
-                f"like 10%; gpu_host_max_fail_percentage is {percentage}, expected 0 to 100"
-            )
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in checked.validated_parameters.items() if value is not None}
 
     def _whole_host(self, variables: Mapping[str, Any]) -> Any:
         """Return gpu_vm_whole_host; {} if it is not set or gpu_vm_domains precedes it. Raises AnsibleError."""
@@ -101,7 +93,8 @@ class ActionModule(ActionBase):
 
     def _host_arguments(self, values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the module's arguments. In an image, the running kernel is that of the build host."""
-        installed = INSTALLED if values["gpu_host_packages_install"] else {}
+        installs = boolean(self._templar.template(variables.get("packages_install", True)))
+        installed = INSTALLED if installs else {}
         return {
             **_arguments("gpu_host", values),
             "whole_host": self._whole_host(variables),

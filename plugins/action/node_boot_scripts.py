@@ -25,22 +25,18 @@ WAITS = ("node_boot_timeout_s", "node_boot_restart_timeout_s")
 WAIT_S_MAX = 86400
 # Variables that may name a file of tasks.
 HOOKS = ("node_boot_drain", "node_boot_health", "node_boot_return")
-# Variables that tasks for all nodes take from the first node.
-OF_THE_PLAY = ("node_boot_servers", "node_boot_store_dir")
 
 
 def scripts_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return rows of the module's option ``nodes``. Raises AnsibleActionFail, naming the node and the variable."""
     ordered = sorted(names)
-    for setting in OF_THE_PLAY:
-        given = {name: hostvars[name].get(setting) for name in ordered}
-        other = next((name for name in ordered if given[name] != given[ordered[0]]), None)
-        if other is not None:
-            why = f"{given[other]!r} differs from {given[ordered[0]]!r} of {ordered[0]}"
+    servers = {name: hostvars[name].get("node_boot_servers") for name in ordered}
+    for name in ordered:
+        if servers[name] != servers[ordered[0]]:
             raise _error(
-                other,
-                setting,
-                why,
+                name,
+                "node_boot_servers",
+                f"{servers[name]!r} differs from {servers[ordered[0]]!r} of {ordered[0]}",
                 "give all nodes the same value, and use node_boot_server_urls for the servers of a rack",
             )
     return [_row(name, hostvars[name]) for name in ordered]

@@ -18,8 +18,8 @@ description:
 options:
   _input:
     description:
-      - The role's variables. C(gpu_host_iommu), C(gpu_host_hugepages), C(gpu_host_hugepages_at_boot), C(gpu_host_vfio),
-        C(gpu_host_keep_drivers_off) and C(gpu_host_kernel_arguments) are used, with the role's defaults; others are
+      - The role's variables. C(gpu_host_iommu), C(gpu_host_hugepages), C(gpu_host_vfio), C(gpu_host_keep_drivers_off)
+        and C(gpu_host_kernel_arguments) are used, with the role's defaults; others are
         ignored.
       - C(gpu_host_kernel_arguments_removed) is refused, because an image has only the arguments that are given.
     type: dict
@@ -27,7 +27,7 @@ options:
 """
 
 EXAMPLES = r"""
-# gpu_image: {gpu_host_hugepages: [{node: 0, size_mib: 1024, count: 200}], gpu_host_packages_install: false}
+# gpu_image: {gpu_host_hugepages: [{node: 0, size_mib: 1024, count: 200}], packages_install: false}
 node_image_layers:
   gpu:
     parent: base

@@ -25,6 +25,14 @@ options:
       the two variables were not set.
     type: dict
     required: true
+  serial:
+    description: The size of a wave if C(play_serial) is not set.
+    type: raw
+    default: 100%
+  max_fail_percentage:
+    description: The percentage of a wave that may fail if C(play_max_fail_percentage) is not set.
+    type: int
+    default: 100
 """
 
 EXAMPLES = r"""
@@ -34,8 +42,7 @@ serial: "{{ (groups.gpu_hosts | default([]) | sailloft.fleet.waves(hostvars | de
 RETURN = r"""
 _value:
   description: >-
-    C(serial) (one wave with all hosts if the variable is not set) and C(max_fail_percentage) (no limit if the variable
-    is not set).
+    C(serial), and C(max_fail_percentage). If the variables are not set, one wave with all hosts, and no limit.
   type: dict
 """
 
@@ -48,20 +55,24 @@ from ansible.errors import AnsibleFilterError
 SERIAL = re.compile(r"[1-9][0-9]{0,5}|([1-9][0-9]?|100)%")
 
 
-def waves(names: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+def waves(
+    names: list[str], hostvars: Mapping[str, Any], serial: Any = "100%", max_fail_percentage: int = 100
+) -> dict[str, Any]:
     """Return serial and max_fail_percentage of a play. Raises AnsibleFilterError for a value that is not possible."""
-    given: Mapping[str, Any] = hostvars[names[0]] if names and hostvars else {}
-    serial = given.get("play_serial", "100%")
+    variables: Mapping[str, Any] = hostvars[names[0]] if names and hostvars else {}
+    serial = variables.get("play_serial", serial)
     sizes = [str(size) for size in (serial if isinstance(serial, list) else [serial])]
     for size in sizes or [""]:
         if not SERIAL.fullmatch(size):
             raise AnsibleFilterError(
                 f"{names[0]}: play_serial is {serial!r}; write a number of hosts from 1, a share like 10%, or a list"
             )
-    most = str(given.get("play_max_fail_percentage", 100))
-    if not most.isdecimal() or int(most) > 100:
-        raise AnsibleFilterError(f"{names[0]}: play_max_fail_percentage is {most!r}; write a number from 0 to 100")
-    return {"serial": sizes, "max_fail_percentage": int(most)}
+    percentage = str(variables.get("play_max_fail_percentage", max_fail_percentage))
+    if not percentage.isdecimal() or int(percentage) > 100:
+        raise AnsibleFilterError(
+            f"{names[0]}: play_max_fail_percentage is {percentage!r}; write a number from 0 to 100"
+        )
+    return {"serial": sizes, "max_fail_percentage": int(percentage)}
 
 
 class FilterModule:

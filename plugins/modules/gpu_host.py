@@ -70,10 +70,6 @@ options:
     type: list
     elements: dict
     default: []
-  hugepages_at_boot:
-    description: Whether kernel arguments reserve the huge pages too.
-    type: bool
-    default: true
   kernel_arguments:
     description: As O(sailloft.fleet.kernel_arguments#module:arguments).
     type: list

@@ -87,10 +87,6 @@ options:
     type: list
     elements: str
     default: []
-  memlock_unlimited:
-    description: Whether users and services may lock all memory, as RDMA needs.
-    type: bool
-    default: true
   rails_on_one_subnet:
     description: Whether several NICs have addresses of one subnet, so that each must answer for its own address only.
     type: bool

@@ -29,7 +29,7 @@ SECRET = "a {{ secret }} with 'quotes' and \U0001f512"
 GPU_HOST = Role(
     "sailloft.fleet.gpu_host",
     {
-        "gpu_host_packages_install": False,
+        "packages_install": False,
         "gpu_host_hugepages": [{"node": 0, "size_mib": 2, "count": 8}],
         "gpu_host_sriov": [{"devices": ["0000:3b:00.0"], "count": 2}],
         "gpu_host_vfio": ["gpu"],
@@ -37,7 +37,7 @@ GPU_HOST = Role(
 )
 ROCE_HOST = Role(
     "sailloft.fleet.roce_host",
-    {"roce_host_packages_install": False, "roce_host_nics": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}},
+    {"packages_install": False, "roce_host_nics": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}},
 )
 # The files that a tuning run would change on the machine on which it runs.
 OF_THE_BUILD_HOST = (

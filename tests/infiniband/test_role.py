@@ -56,11 +56,11 @@ def test_the_role_reads_and_proves_the_fabric(tmp_path):
     variables = {
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
-        "ib_fabric_blueprint": str(blueprint),
+        "site_blueprint": str(blueprint),
         "ib_fabric_managers": [MASTER],
         "ib_fabric_guids": GUIDS,
         "ib_fabric_partitions": PARTITIONS,
-        "ib_fabric_options": options,
+        "ib_fabric_plan": {"options": options},
         "ib_fabric_directory": str(home),
         "proofs_path": str(proofs),
     }

@@ -46,7 +46,6 @@ def options() -> dict[str, Any]:
         "dcgm": {"type": "bool", "default": True},
         "storage": {"type": "bool", "default": False},
         "extra_packages": texts,
-        "memlock_unlimited": {"type": "bool", "default": True},
         "rails_on_one_subnet": {"type": "bool", "default": False},
         "signing": {"type": "bool", "default": False},
         "repositories": {"type": "list", "elements": "dict", "default": [], "options": repository},

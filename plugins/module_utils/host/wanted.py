@@ -42,7 +42,6 @@ def options() -> dict[str, Any]:
         },
         "iommu": {"type": "str", "choices": [*IOMMU_MODES, "unchanged"], "default": "passthrough"},
         "hugepages": entries,
-        "hugepages_at_boot": {"type": "bool", "default": True},
         "kernel_arguments": texts,
         "kernel_arguments_removed": texts,
         "sriov": entries,
@@ -69,7 +68,7 @@ def defaults() -> dict[str, Any]:
 def kernel_arguments(host: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of ``kernel_arguments.ensure`` from the options of ``host``. Raises RequestError."""
     arguments: dict[str, Any] = {
-        "pages": host["hugepages"] if host["hugepages_at_boot"] else [],
+        "pages": host["hugepages"],
         "arguments": host["kernel_arguments"],
         "remove": host["kernel_arguments_removed"],
         "vfio_binding": _vfio_binding(host),

@@ -137,7 +137,7 @@ class Fleet:
         common = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
-            "gpu_host_packages_install": False,
+            "packages_install": False,
             "gpu_host_reboot_ok": True,
             "gpu_host_nic_firmware": [],
         }

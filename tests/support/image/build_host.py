@@ -143,7 +143,7 @@ class DocumentedSite:
                 {
                     "ansible_connection": "local",
                     "ansible_python_interpreter": sys.executable,
-                    "node_image_packages_install": False,
+                    "packages_install": False,
                     "node_image_store_dir": os.fspath(self.store_folder),
                     "node_image_cache_dir": os.fspath(CACHE / "layers"),
                     "node_image_signing_key": os.fspath(self.keys / "image.key"),

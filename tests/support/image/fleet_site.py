@@ -72,7 +72,7 @@ class Fleet:
     def _inventory(self):
         variables = {
             "ansible_python_interpreter": sys.executable,
-            "node_boot_store_dir": self.store.path,
+            "boot_server_store_dir": self.store.path,
             "node_image_store_dir": self.store.path,
             "node_image_signing_key": str(self.folder / "keys" / "image.key"),
             "node_image_public_key": str(self.folder / "keys" / "image.pub"),

@@ -62,8 +62,7 @@ class Fabric:
         }
         hosts["leaf1"]["ansible_ssh_executable"] = str(path / "ssh")
         hosts["leaf1"]["ansible_python_interpreter"] = sys.executable
-        hosts["leaf2"]["roce_switch_api_url"] = self.nvue.url
-        hosts["leaf2"]["roce_switch_api_ca_path"] = str(self.nvue.certificate)
+        hosts["leaf2"]["roce_switch_api"] = {"url": self.nvue.url, "ca_path": str(self.nvue.certificate)}
         hosts["leaf2"]["ansible_password"] = PASSWORD
         (path / "inventory.json").write_text(json.dumps({"roce_switches": {"hosts": hosts}}))
 

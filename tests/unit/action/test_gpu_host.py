@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
@@ -64,7 +64,7 @@ def test_the_module_gets_the_defaults_and_packages_of_the_role():
     expected["packages"] = variables["__gpu_host_packages"]
     expected["sockets"] = variables["__gpu_host_sockets"]
     assert asked() == expected
-    without = asked(gpu_host_packages_install="false")
+    without = asked(packages_install="false")
     assert (without["packages"], without["sockets"]) == ({}, {})
     assert "{{" not in str(expected)
 
@@ -100,30 +100,6 @@ def test_an_option_of_the_task_precedes_the_variable():
 def test_an_image_gets_only_settings_for_its_boot():
     given = asked("community.general.chroot")
     assert (given["parts"], given["now"]) == (["settings"], False)
-
-
-@pytest.mark.parametrize(
-    ("serial", "most", "wrong"),
-    [
-        (1, 0, False),
-        ("10%", 100, False),
-        ("100%", 0, False),
-        (0, 0, True),
-        ("101%", 0, True),
-        ("10 %", 0, True),
-        (1, 101, True),
-        (1, -1, True),
-    ],
-)
-def test_batches_that_are_not_possible_are_refused_before_the_host_is_asked(serial, most, wrong):
-    action = Call()
-    variables = {"gpu_host_serial": serial, "gpu_host_max_fail_percentage": most}
-    if wrong:
-        with pytest.raises(AnsibleActionFail, match="gpu_host_serial"):
-            action.run(task_vars=variables)
-    else:
-        action.run(task_vars=variables)
-    assert (action.asked is None) == wrong
 
 
 def test_a_role_has_nothing_to_do_if_nothing_differs():
@@ -184,7 +160,6 @@ def test_a_failed_comparison_confirms_no_role_and_does_not_fail_the_task(answer)
     ("given", "transport", "role"),
     [
         ({"gpu_host_iommu": "pt"}, "ssh", "gpu_host"),
-        ({"gpu_host_serial": 0}, "ssh", "gpu_host"),
         ({"gpu_host_state": "absent"}, "ssh", "gpu_host"),
         ({"gpu_vm_state": "gone"}, "ssh", "gpu_vm"),
         ({"gpu_vm_backend": "vsphere"}, "ssh", "gpu_vm"),

@@ -38,8 +38,8 @@ PORTS = {
     "sonic": "Ethernet0",
 }
 CAUSES = {
-    "cumulus": "Request failed: <urlopen error [Errno 111] Connection refused>; see roce_switch_api_user, "
-    "roce_switch_api_password and roce_switch_api_ca_path, and `nv show system api` on the switch",
+    "cumulus": "Request failed: <urlopen error [Errno 111] Connection refused>; see user, "
+    "password and ca_path of roce_switch_api, and `nv show system api` on the switch",
     "dell_sonic": r"[Errno 111] Connection refused. Check the connection (ansible_host,",
     "eos": r"[Errno 111] Connection refused. Check the connection (ansible_host,",
     "junos": "Could not open socket to 127.0.0.1:{port}. Check the connection (ansible_host,",
@@ -69,7 +69,7 @@ def switch(system: str, port: int, other: str) -> dict[str, Any]:
         "roce_switch_asic": "spectrum4",
         "roce_switch_queue_buffer_bytes": 50_000_000,
         "roce_switch_ports": {name: {"speed_gbit_s": 400, "cable_m": 5, "peer": {"switch": other, "port": name}}},
-        "roce_switch_api_url": f"https://127.0.0.1:{port}/nvue_v1",
+        "roce_switch_api": {"url": f"https://127.0.0.1:{port}/nvue_v1"},
     }
     if system not in ("sonic", "linux"):
         given["ansible_password"] = PASSWORD

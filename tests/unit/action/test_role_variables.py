@@ -98,11 +98,11 @@ def test_variables_that_tasks_set_are_not_reported(site):
 def test_a_vaulted_variable_is_reported_without_its_value(site):
     """The variable is not decrypted: the password is not given."""
     vaulted = "$ANSIBLE_VAULT;1.1;AES256\n" + "3" * 80
-    text = "roce_switch_pasword: !vault |\n" + "".join(f"  {line}\n" for line in vaulted.splitlines())
+    text = "roce_switch_ports_z: !vault |\n" + "".join(f"  {line}\n" for line in vaulted.splitlines())
     site.write("host_vars/leaf4.yml", text)
     status, told, output = site.play({"tasks": [CHECK]})
     assert status == 0
-    assert ignored("leaf4", "roce_switch_pasword", "did you mean roce_switch_api_password?") in told
+    assert ignored("leaf4", "roce_switch_ports_z", "did you mean roce_switch_ports_s?") in told
     assert "3333" not in output
 
 

@@ -30,7 +30,6 @@ OF_PAGES = "default_hugepagesz=1G hugepagesz=1G hugepages=0:2 hugepagesz=2M huge
             "module_blacklist=nouveau,nova_core,nvidia,nvidiafb",
         ),
         ({"gpu_host_hugepages": PAGES}, f"intel_iommu=on iommu=pt {OF_PAGES}"),
-        ({"gpu_host_hugepages": PAGES, "gpu_host_hugepages_at_boot": "no"}, "intel_iommu=on iommu=pt"),
         ({"gpu_host_kernel_arguments": ["pci=realloc"]}, "intel_iommu=on iommu=pt pci=realloc"),
     ],
 )

@@ -23,7 +23,6 @@ GPU, NIC = "0000:13:00.0", "0000:14:00.0"
 WANTED = {
     **wanted.defaults(),
     "hugepages": [{"node": 0, "size_mib": 2, "count": 64}],
-    "hugepages_at_boot": False,
     "sriov": [{"devices": ["0000:15:00.0"], "count": 2}],
     "vfio": ["gpu"],
     "keep_drivers_off": False,
@@ -44,7 +43,7 @@ def fresh(server):
     return server
 
 
-def reboot(server, arguments="ro intel_iommu=on iommu=pt"):
+def reboot(server, arguments="ro intel_iommu=on iommu=pt default_hugepagesz=2M hugepagesz=2M hugepages=0:64"):
     server.put("/proc/cmdline", f"{arguments}\n")
 
 

@@ -17,11 +17,7 @@ SPEC = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_
 # The module's own options, and the variables that only the role's tasks use.
 OF_THE_CALL = {"parts", "now", "outcomes", "packages", "sockets", "whole_host"}
 OF_THE_TASKS = {
-    "packages_install",
     "reboot_with_guests",
-    "reboot_timeout_s",
-    "serial",
-    "max_fail_percentage",
 }
 BY_PORT = {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}
 BINDING = {"devices": [], "release": [], "keep_drivers_off": True}
@@ -79,8 +75,15 @@ def test_each_part_gets_its_arguments():
 
 def test_what_is_switched_off_is_left_out():
     pages = [{"node": 0, "size_mib": 2, "count": 4}]
-    given = host(iommu="unchanged", hugepages=pages, hugepages_at_boot=False, acs_at_boot=False)
-    arguments = {"pages": [], "arguments": [], "remove": [], "avic": None, "vfio_binding": BINDING, "nic_firmware": []}
+    given = host(iommu="unchanged", hugepages=pages, acs_at_boot=False)
+    arguments = {
+        "pages": pages,
+        "arguments": [],
+        "remove": [],
+        "avic": None,
+        "vfio_binding": BINDING,
+        "nic_firmware": [],
+    }
     assert wanted.kernel_arguments(given) == arguments
     assert wanted.settings(given)["hugepages"] == {"pages": pages}
     assert wanted.nic_firmware(host(nic_firmware_by_family=False)) == {"settings": [], "by_family": None}

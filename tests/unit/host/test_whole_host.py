@@ -42,8 +42,6 @@ def test_settings_of_the_host_follow_from_its_guest(server):
     assert not converge.ensure(server, HOST).changed
     pages = "hugepages=" + ",".join(f"{node}:1312" for node in nodes)
     assert pages in server.read(boot_loader.DROP_IN)
-    assert converge.ensure(server, {**HOST, "hugepages_at_boot": False}).changed
-    assert pages not in (server.read(boot_loader.DROP_IN) or "")
 
 
 def test_given_settings_replace_those_that_follow(server):

@@ -93,7 +93,7 @@ class Site:
         return ansible_playbook(
             *("-i", str(self.folder / "hosts.json"), "-e", f"proofs_path={self.folder}/proofs"),
             # On a local connection, the directory for jobs below HOME may not be the user's own.
-            *("-e", "gpu_node_accept_rail_s=1", "-e", f"ansible_async_dir={self.folder}/jobs", *options),
+            *("-e", f"ansible_async_dir={self.folder}/jobs", *options),
             "playbooks/accept.yml",
             ANSIBLE_COLLECTIONS_PATH=str(self.folder / "collections"),
             ANSIBLE_CACHE_PLUGIN="memory",
@@ -169,7 +169,7 @@ def test_a_tool_that_exceeds_its_time_limit_is_not_measured(tmp_path):
     site = Site(tmp_path)
     site.tool("nvbandwidth", "#!/bin/sh\nsleep 60\n")
     site.prints("all_reduce_perf", printed.nccl(450.0))
-    status, output = site.play("-e", "gpu_node_accept_limit_s=1", "-l", "c,hv")
+    status, output = site.play("-e", "__gpu_node_accept_limit_s=1", "-l", "c,hv")
     assert status != 0, output
     assert "it did not finish in 1 s" in json.dumps(site.proof("c")["claims"])
 

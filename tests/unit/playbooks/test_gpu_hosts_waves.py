@@ -10,40 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
-from messages import raises
 
-from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_batches import batches
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_servers import gpu_servers
-from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 ROWS = yaml.safe_load((PLAYBOOKS.parent / "meta/run_specs.yml").read_text())["playbooks"]
 KEYWORDS = ("serial", "max_fail_percentage")
-
-
-def test_waves_are_read_from_the_variables_of_the_first_host():
-    hostvars = {"a": {"play_serial": [1, "10%"], "play_max_fail_percentage": "5"}, "b": {"play_serial": 7}}
-    assert waves(["a", "b"], hostvars) == {"serial": ["1", "10%"], "max_fail_percentage": 5}
-    assert waves(["b"], hostvars) == {"serial": ["7"], "max_fail_percentage": 100}
-
-
-def test_all_hosts_are_one_wave_without_variables_or_hosts():
-    assert (
-        waves(["a"], {"a": {}}) == waves([], {}) == waves(["a"], {}) == {"serial": ["100%"], "max_fail_percentage": 100}
-    )
-
-
-@pytest.mark.parametrize("serial", [0, "0%", "101%", -1, "all", [], [1, 0], "1.5"])
-def test_an_invalid_serial_is_refused(serial):
-    with raises(AnsibleFilterError, "a", "play_serial", "1"):
-        waves(["a"], {"a": {"play_serial": serial}})
-
-
-@pytest.mark.parametrize("most", [-1, 101, "some"])
-def test_an_invalid_max_fail_percentage_is_refused(most):
-    with raises(AnsibleFilterError, "play_max_fail_percentage", "0", "100"):
-        waves(["a"], {"a": {"play_max_fail_percentage": most}})
 
 
 def runs_a_role(play):
@@ -73,33 +45,6 @@ def test_several_groups_are_one_list_in_the_order_of_the_pattern():
     play = yaml.safe_load((PLAYBOOKS / "gpu_nodes.yml").read_text())[1]
     groups = play["hosts"].split(":")
     assert play["vars"]["__names"] == "{{ " + " + ".join(f"(groups.{group} | default([]))" for group in groups) + " }}"
-
-
-@pytest.mark.parametrize(
-    ("serials", "hosts"),
-    [
-        ([1], 1),
-        (["100%", 1, 2], 1),
-        ([3, "2"], 2),
-        (["50%", "100%", "100%", "100%", "100%"], 2),
-        (["10%", "10%"], 1),
-        ([], 1),
-    ],
-)
-def test_no_host_is_rebooted_with_more_others_than_it_allows(serials, hosts):
-    hostvars = {
-        f"host{number}": {"gpu_host_reboot": {"serial": serial, "max_fail_percentage": 20}}
-        for number, serial in enumerate(serials)
-    }
-    assert batches(list(hostvars), hostvars)["serial"] == hosts
-
-
-def test_the_smallest_max_fail_percentage_of_the_hosts_applies():
-    hostvars = {
-        name: {"gpu_host_reboot": {"serial": 1, "max_fail_percentage": most}} for name, most in (("a", 50), ("b", "10"))
-    }
-    assert batches(["a", "b"], hostvars)["max_fail_percentage"] == 10
-    assert batches([], {})["max_fail_percentage"] == 0
 
 
 def compared(host, vm, age_s=0):

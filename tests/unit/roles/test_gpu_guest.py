@@ -90,7 +90,7 @@ OF_THE_PLAN = {
     "left": ({"__gpu_guest_nccl_topology_left": {"stat": {"exists": True}}}, "", [SETTING]),
     "nowhere": ({"gpu_guest_host": "nowhere"}, "", []),
 }
-ON_A_FABRIC = {"roce_policy": {"classes": {"roce": {"dscp": 24}}}, "roce_host_gid_index": 5}
+ON_A_FABRIC = {"roce_policy": {"classes": {"roce": {"dscp": 24}}}, "roce_host_nccl_choices": {"gid_index": 5}}
 SILENT = {"unreachable": True, "msg": "no route"}
 SHOWN = ("nccl", "nccl_conf", "nccl_files", "nccl_topology", "pci_tuning")
 
@@ -115,7 +115,7 @@ def test_the_defaults_give_nccl_settings_and_a_max_read_request(shown):
     conf = shown["alone"]["nccl_conf"]
     assert conf.splitlines()[1:] == [f"{name}={value}" for name, value in sorted(DEFAULTS["gpu_guest_nccl"].items())]
     assert conf.endswith("\n")
-    settings = [{"devices": DEFAULTS["gpu_guest_devices"], "max_read_request_bytes": 4096}]
+    settings = [{"devices": ["gpu", "nic", "nvme", "nvswitch"], "max_read_request_bytes": 4096}]
     assert shown["alone"]["pci_tuning"] == {"settings": settings}
 
 

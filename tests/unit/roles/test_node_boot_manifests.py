@@ -34,7 +34,7 @@ def play(tmp_path, absent, prediction="file"):
         "digests": digests,
         "ansible_connection": "local",
         "node_boot_servers": ["localhost"],
-        "node_boot_store_dir": str(tmp_path / "store"),
+        "boot_server_store_dir": str(tmp_path / "store"),
         "node_image_store_dir": str(tmp_path / "signer"),
     }
     (tmp_path / "variables.json").write_text(json.dumps(variables))

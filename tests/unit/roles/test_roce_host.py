@@ -13,7 +13,7 @@ WRITTEN = {
         "roce_host_nccl": {"NCCL_DEBUG": "WARN"},
         "roce_host_applications": [{"name": "NCCL", "tos": 0}, {"name": "NVSHMEM", "tos": 98}],
     },
-    "nccl-chooses": {"roce_host_gid_index": -1, "roce_host_queue_pairs": 0},
+    "nccl-chooses": {"roce_host_nccl_choices": {"gid_index": -1, "queue_pairs": 0}},
     "gpu-guest": {},
 }
 # Hosts that the role refuses: the variables and the message of each.
@@ -47,7 +47,7 @@ def results(tmp_path_factory):
         },
     ]
     hosts = WRITTEN | {host: variables for host, (variables, _said) in REFUSED.items()}
-    shared = {"roce_host_packages_install": False}
+    shared = {"packages_install": False}
     return play_of_hosts(tmp_path_factory.mktemp("play"), tasks, hosts, "--check", "--diff", **shared)
 
 
@@ -83,7 +83,7 @@ def test_the_nccl_file_of_a_gpu_guest_is_not_written(results):
 @pytest.mark.long
 def test_a_tag_selects_nccl_alone(tmp_path):
     tasks = [{"name": "Role", "ansible.builtin.import_role": {"name": "sailloft.fleet.roce_host"}}]
-    hosts = {"no-such-nic": {"roce_host_nics": {"nosuch0": {}}, "roce_host_packages_install": False}}
+    hosts = {"no-such-nic": {"roce_host_nics": {"nosuch0": {}}, "packages_install": False}}
     assert "NCCL_IB_TC=106" in written(
         play_of_hosts(tmp_path, tasks, hosts, "--check", "--diff", "--tags", "nccl"), *hosts
     )

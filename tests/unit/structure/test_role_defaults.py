@@ -73,7 +73,7 @@ def test_a_variable_is_named_after_its_role_and_used_by_it(role, name):
     texts += [str(value) for other, value in DEFAULTS[role].items() if other != name]
     assert name.startswith(f"{role}_")
     # The module gpu_host reads the variables of its role.
-    read_by_module = role == "gpu_host" and name.removeprefix("gpu_host_") in {*options(), "packages_install"}
+    read_by_module = role == "gpu_host" and name.removeprefix("gpu_host_") in options()
     assert read_by_module or any(name in text for text in texts)
 
 

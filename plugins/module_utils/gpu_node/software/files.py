@@ -80,15 +80,14 @@ def settings(request: r.SoftwareRequest, fabric: str) -> dict[str, str]:
     load += ["nvidia-fs"] if request.storage else []
     # Fabric Manager reaches NVLink 5 switches through this interface (Fabric Manager user guide, NVLink 5).
     load += ["ib_umad"] if fabric == r.NVLINK5 else []
+    # RDMA pins memory. Sessions get the limit from pam_limits, services from systemd's default.
+    limits = (f"{user} {kind} memlock unlimited\n" for user in ("*", "root") for kind in ("soft", "hard"))
     content_by_path = {
         MODPROBE: OURS + "blacklist nouveau\noptions nouveau modeset=0\n",
         MODULES_LOAD: OURS + "".join(f"{module}\n" for module in load),
+        LIMITS: OURS + "".join(limits),
+        SERVICE_LIMITS: OURS + "[Manager]\nDefaultLimitMEMLOCK=infinity\n",
     }
-    if request.memlock_unlimited:
-        # RDMA pins memory. Sessions get the limit from pam_limits, services from systemd's default.
-        rows = (f"{user} {kind} memlock unlimited\n" for user in ("*", "root") for kind in ("soft", "hard"))
-        content_by_path[LIMITS] = OURS + "".join(rows)
-        content_by_path[SERVICE_LIMITS] = OURS + "[Manager]\nDefaultLimitMEMLOCK=infinity\n"
     if request.rails_on_one_subnet:
         content_by_path[SYSCTL] = OURS + "".join(f"{name} = {value}\n" for name, value in ARP.items())
     return content_by_path

@@ -127,7 +127,7 @@ def _driver(request: r.SoftwareRequest, machine: MachineFacts) -> list[tuple[str
         errors.append(
             (
                 "Secure Boot is on, and modules that DKMS builds are not signed by a key that the firmware knows",
-                "set gpu_node_signing_key and gpu_node_signing_certificate and enrol the certificate (mokutil "
+                "set gpu_node_module_signing and enrol the certificate (mokutil "
                 "--import), or set gpu_node_modules: precompiled on Ubuntu",
             )
         )

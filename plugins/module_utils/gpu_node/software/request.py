@@ -51,7 +51,6 @@ class SoftwareRequest:
     dcgm: bool
     storage: bool
     extra_packages: tuple[str, ...]
-    memlock_unlimited: bool
     rails_on_one_subnet: bool
     signing: bool
     repositories: tuple[Repository, ...]
@@ -75,7 +74,6 @@ def read(data: Any) -> SoftwareRequest:
         dcgm=settings.value("dcgm", values.flag, True),
         storage=settings.value("storage", values.flag, False),
         extra_packages=tuple(_named(settings, name) for name in settings.value("extra_packages", values.texts, [])),
-        memlock_unlimited=settings.value("memlock_unlimited", values.flag, True),
         rails_on_one_subnet=settings.value("rails_on_one_subnet", values.flag, False),
         signing=settings.value("signing", values.flag, False),
         repositories=tuple(_repository(part) for part in settings.parts("repositories")),

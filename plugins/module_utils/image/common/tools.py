@@ -65,7 +65,7 @@ def require(*tools: str) -> None:
         if not shutil.which(tool, path=search_path()):
             raise ImageError(
                 "not found on the build host",
-                f"apt-get install {PACKAGES.get(tool, tool)} (node_image_packages_install does it)",
+                f"apt-get install {PACKAGES.get(tool, tool)} (node_image does it unless packages_install is false)",
                 subject=f"tool {tool}",
             )
 

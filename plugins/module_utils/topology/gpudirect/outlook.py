@@ -257,7 +257,7 @@ def _ports(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> list[Cause]:
     if port.mask.holds(control, acs.capability):
         return []
     state = f"ACS of port {port.address} is {control:07b}, wanted {port.mask.text}"
-    remedy = "gpu_host_acs: auto" if plan.purpose == rules.VIRTUAL_MACHINES else "gpu_node_acs: bare_metal"
+    remedy = "gpu_host_acs: auto" if plan.purpose == rules.VIRTUAL_MACHINES else "gpu_node_pci.acs: bare_metal"
     return [Cause(2, state, cost, remedy)]
 
 

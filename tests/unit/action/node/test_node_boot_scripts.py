@@ -124,10 +124,6 @@ def test_an_error_names_the_node_and_the_variable(wrong, message):
             {"node_boot_servers": ["boot02"]},
             Mentions("bm02", "node_boot_servers", "boot02", "boot01", "bm01"),
         ),
-        (
-            {"node_boot_servers": ["boot01"], "node_boot_store_dir": "/b"},
-            Mentions("bm02", "node_boot_store_dir", "/b"),
-        ),
     ],
 )
 def test_nodes_with_other_servers_or_stores_than_the_first_node_are_refused(other, message):

@@ -206,14 +206,14 @@ def test_a_misspelt_variable_of_the_command_line_is_refused_with_the_nearest_nam
         ("plan", "gpu_host_hugepage", "gpu_host_hugepages"),
         ("prove", "proof_path", "proofs_path"),
         ("site", "proof_path", "proofs_path"),
-        ("gpu_hosts", "gpu_host_serail", "gpu_host_serial"),
+        ("gpu_hosts", "gpu_host_sriv", "gpu_host_sriov"),
         ("fabric_qos", "roce_polcy", "roce_policy"),
     ):
         text = site.refusal(playbook, **{name: "x"})
         assert text.startswith(f"-e {name}: ")
         assert f"did you mean {near}?" in text
     # Of other playbooks or roles, of the site, and Ansible's.
-    site.check("prove", recording="x", gpu_host_serial=2, region="eu", ansible_usr="a", record="x")
+    site.check("prove", recording="x", gpu_host_reboot_ok=True, region="eu", ansible_usr="a", record="x")
 
 
 def test_a_name_that_the_sites_templates_use_is_not_misspelt(site):

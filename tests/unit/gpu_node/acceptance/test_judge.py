@@ -168,7 +168,7 @@ def test_known_causes_depend_on_the_purpose(guest, purpose):
     assert judge.known_causes(board(purpose), guest) == ()
     other = BARE_METAL if guest else VIRTUAL_MACHINES
     causes = judge.known_causes(board(other), guest)
-    remedy = "gpu_host_acs: auto" if guest else "gpu_node_acs: bare_metal"
+    remedy = "gpu_host_acs: auto" if guest else "gpu_node_pci.acs: bare_metal"
     assert causes
     assert all(cause.startswith("ACS of port") and remedy in cause for cause in causes)
 

@@ -52,12 +52,9 @@ def test_dnf_verifies_packages_and_uses_the_stream_of_the_branch(tmp_path):
 def test_files_that_are_no_longer_wanted_are_removed(tmp_path):
     node = Node(tmp_path)
     ensure.ensure(node, {"repositories": [ARCHIVE], "rails_on_one_subnet": True}, in_image=False)
-    done = ensure.ensure(node, {"memlock_unlimited": False}, in_image=False)
+    done = ensure.ensure(node, {}, in_image=False)
     gone = {path for path, after in done.after.items() if after is None}
-    assert gone == {
-        *(SOURCE, "/etc/apt/keyrings/sailloft-cuda.asc", "/etc/sysctl.d/60-sailloft-gpu-node.conf"),
-        *("/etc/security/limits.d/sailloft-gpu-node.conf", "/etc/systemd/system.conf.d/sailloft-gpu-node.conf"),
-    }
+    assert gone == {SOURCE, "/etc/apt/keyrings/sailloft-cuda.asc", "/etc/sysctl.d/60-sailloft-gpu-node.conf"}
     assert not any(node.exists(path) for path in gone)
 
 

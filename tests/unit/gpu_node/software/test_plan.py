@@ -258,7 +258,7 @@ def test_the_kernel_version_is_parsed_from_the_release():
             "debian12",
             {},
             {"secure_boot": True},
-            [Mentions("DKMS", "gpu_node_signing_key", "gpu_node_signing_certificate", "gpu_node_modules")],
+            [Mentions("DKMS", "gpu_node_module_signing", "gpu_node_modules")],
         ),
         ("debian13", {}, {}, [Mentions("DCGM", "13", "gpu_node_dcgm")]),
         ("debian12", {"rdma": "doca"}, {}, [Mentions("DOCA-Host", "12", "gpu_node_rdma")]),

@@ -32,7 +32,6 @@ def test_the_defaults_are_the_recommended_release_with_dkms_and_dcgm():
         dcgm=True,
         storage=False,
         extra_packages=(),
-        memlock_unlimited=True,
         rails_on_one_subnet=False,
         signing=False,
         repositories=(),

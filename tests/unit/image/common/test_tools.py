@@ -38,7 +38,7 @@ def test_the_first_missing_tool_is_named_with_its_package(monkeypatch):
     tools.require()
     tools.require("sh", "mksquashfs")
     assert refused(lambda: tools.require("sh", "unsquashfs", "unshare")) == Mentions(
-        "unsquashfs", "squashfs-tools", "node_image_packages_install"
+        "unsquashfs", "squashfs-tools", "packages_install"
     )
     assert refused(lambda: tools.require("unknown")) == Mentions("tool unknown", "install unknown")
 

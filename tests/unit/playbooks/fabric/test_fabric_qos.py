@@ -230,7 +230,8 @@ def test_check_mode_shows_the_other_switches_where_devices_do_not_answer_and_a_r
 
 @pytest.mark.long
 def test_an_api_that_refuses_the_login_is_named(fabric):
-    status, output = fabric.play("-e", "roce_switch_api_user=nobody", policy=LOSSLESS)
+    api = {"url": fabric.nvue.url, "ca_path": str(fabric.nvue.certificate), "user": "nobody"}
+    status, output = fabric.play("-e", json.dumps({"roce_switch_api": api}), policy=LOSSLESS)
     assert status != 0
     assert "leaf2: NVUE's API at https://127.0.0.1" in output
     assert "Unauthorized" in output

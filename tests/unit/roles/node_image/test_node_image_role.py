@@ -42,7 +42,7 @@ def test_check_mode_without_a_key_fails_and_creates_nothing(tmp_path):
         "node_image_public_key": str(tmp_path / "keys/image.pub"),
         "node_image_cache_dir": str(tmp_path / "cache"),
         "node_image_store_dir": str(tmp_path / "store"),
-        "node_image_packages_install": False,
+        "packages_install": False,
         "ansible_python_interpreter": sys.executable,
     }
     roles = [{"role": "sailloft.fleet.node_image"}]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Sizes of a play's batches: the smallest of the hosts for reboots, the first host's for a play."""
+"""The waves of a play, from the variables of its first host."""
 
 from __future__ import annotations
 
@@ -9,33 +9,9 @@ import re
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.filter import gpu_host_batches, waves
+from ansible_collections.sailloft.fleet.plugins.filter import waves
 
-batches = gpu_host_batches.FilterModule().filters()["gpu_host_batches"]
 of_play = waves.FilterModule().filters()["waves"]
-
-
-@pytest.mark.parametrize(
-    ("serials", "smallest"),
-    [
-        ([3, "2"], 2),
-        (["50%", 9], 1),
-        (["10%"] * 29, 2),
-        (["10%"] * 30, 3),
-        (["1%"] * 3, 1),
-        (["100%"] * 4, 4),
-    ],
-)
-def test_the_smallest_serial_of_the_hosts_counts(serials, smallest):
-    hosts = {
-        f"h{at}": {"gpu_host_reboot": {"serial": serial, "max_fail_percentage": str(20 + at)}}
-        for at, serial in enumerate(serials)
-    }
-    assert batches(list(hosts), hosts) == {"serial": smallest, "max_fail_percentage": 20}
-
-
-def test_no_host_reboots_one_by_one():
-    assert batches([], {}) == {"serial": 1, "max_fail_percentage": 0}
 
 
 @pytest.mark.parametrize(
@@ -54,6 +30,13 @@ def test_the_first_host_sets_the_waves_of_a_play(variables, serial, most):
 @pytest.mark.parametrize(("names", "hosts"), [([], {"a": {"play_serial": 0}}), (["a"], {})])
 def test_a_play_without_hosts_has_one_wave(names, hosts):
     assert of_play(names, hosts) == {"serial": ["100%"], "max_fail_percentage": 100}
+
+
+def test_a_play_has_waves_of_its_own_unless_the_site_sets_them():
+    play = {"serial": 1, "max_fail_percentage": 0}
+    assert of_play(["a"], {"a": {}}, **play) == of_play([], {}, **play) == {"serial": ["1"], "max_fail_percentage": 0}
+    site = {"play_serial": ["1", "10%"], "play_max_fail_percentage": 20}
+    assert of_play(["a"], {"a": site}, **play) == {"serial": ["1", "10%"], "max_fail_percentage": 20}
 
 
 @pytest.mark.parametrize("serial", [0, "0%", "101%", "x", [], [1, "-1"]])
