@@ -24,20 +24,20 @@ class ActionModule(ActionBase):
         """Run the action."""
         result = super().run(tmp, task_vars)
         arguments = {"holder": this_run(), **self._task.args}
-        found = self._execute_module(module_args=arguments, task_vars=task_vars)
-        ended = [hold for hold in found.get("conflicts") or [] if has_ended(hold)]
+        result_of_hold = self._execute_module(module_args=arguments, task_vars=task_vars)
+        ended = [hold for hold in result_of_hold.get("conflicts") or [] if has_ended(hold)]
         if ended:
-            over = arguments.get("take_over") or []
-            over = over.split(",") if isinstance(over, str) else list(over)
-            arguments["take_over"] = [*over, *(hold["name"] for hold in ended)]
-            found = self._execute_module(module_args=arguments, task_vars=task_vars)
-            if not found.get("failed"):
+            holds_to_take = arguments.get("take_over") or []
+            holds_to_take = holds_to_take.split(",") if isinstance(holds_to_take, str) else list(holds_to_take)
+            arguments["take_over"] = [*holds_to_take, *(hold["name"] for hold in ended)]
+            result_of_hold = self._execute_module(module_args=arguments, task_vars=task_vars)
+            if not result_of_hold.get("failed"):
                 outcome = "would be taken over" if self._task.check_mode else "is taken over"
                 warnings = [
                     f"{hold['described']}: the process of this hold has ended; the hold {outcome}" for hold in ended
                 ]
-                found["warnings"] = [*found.get("warnings", []), *warnings]
-        result.update(found)
+                result_of_hold["warnings"] = [*result_of_hold.get("warnings", []), *warnings]
+        result.update(result_of_hold)
         return result
 
 

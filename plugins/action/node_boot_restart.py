@@ -27,7 +27,9 @@ class ActionModule(ActionBase):
         try:
             result.update(self._execute_module(task_vars=variables))
         except AnsibleConnectionFailure as error:
-            asked = self._task.args
-            message = f"{asked.get('node')}: {asked.get('host', 'localhost')}, which accesses its BMC, does not answer"
+            options = self._task.args
+            message = (
+                f"{options.get('node')}: {options.get('host', 'localhost')}, which accesses its BMC, does not answer"
+            )
             return {**result, "failed": True, "msg": f"{message}: {error}; check its address and that it is up"}
         return {**result, "since": since}

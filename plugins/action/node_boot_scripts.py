@@ -13,9 +13,9 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import (
     InvalidValueError,
+    integer,
     text,
     unicast_mac,
-    whole,
 )
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
 
@@ -58,7 +58,7 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         "mac": _checked(name, "node_boot_mac", variables["node_boot_mac"], unicast_mac),
         kind: _checked(name, f"node_boot_image.{kind}", value, text),
         "kernel_arguments": _texts(name, "node_boot_kernel_arguments", variables),
-        "servers": _texts(name, "node_boot_server_urls", variables, least=1),
+        "servers": _texts(name, "node_boot_server_urls", variables, minimum_count=1),
         "report": _report(name, variables.get("node_boot_report_url") or ""),
         "nics": _nics(name, variables.get("node_boot_nics") or []),
         "secure_boot": _flag(name, "node_boot_secure_boot", variables),
@@ -68,13 +68,13 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 def _check_waits(name: str, variables: Mapping[str, Any]) -> None:
     """Raise AnsibleActionFail for a timeout that must be a mistake, before anything is changed."""
     bmc = variables.get("node_boot_bmc") or {}
-    given = {setting: variables.get(setting) for setting in WAITS}
-    given["node_boot_bmc.power_timeout_s"] = bmc.get("power_timeout_s") if isinstance(bmc, Mapping) else None
-    for setting, value in given.items():
+    timeouts = {setting: variables.get(setting) for setting in WAITS}
+    timeouts["node_boot_bmc.power_timeout_s"] = bmc.get("power_timeout_s") if isinstance(bmc, Mapping) else None
+    for setting, value in timeouts.items():
         if value is not None:
             # A value from the command line (-e) is text.
             number = int(value) if isinstance(value, str) and value.isdecimal() else value
-            _checked(name, setting, number, lambda number: whole(number, 1, WAIT_S_MAX, "seconds"))
+            _checked(name, setting, number, lambda number: integer(number, 1, WAIT_S_MAX, "seconds"))
 
 
 def _check_task_files(name: str, variables: Mapping[str, Any]) -> None:
@@ -112,11 +112,11 @@ def _flag(name: str, setting: str, variables: Mapping[str, Any]) -> bool:
         raise _error(name, setting, f"{value!r} is not true or false", "write true or false") from error
 
 
-def _texts(name: str, setting: str, variables: Mapping[str, Any], least: int = 0) -> list[str]:
+def _texts(name: str, setting: str, variables: Mapping[str, Any], minimum_count: int = 0) -> list[str]:
     values = variables.get(setting) or []
     if not isinstance(values, (list, tuple)):
         raise _error(name, setting, f"{values!r} is not a list", "write it like [one, another]")
-    if len(values) < least:
+    if len(values) < minimum_count:
         raise _error(name, setting, "it is empty", "give it in the node's own variables or in those of its group")
     return [_checked(name, setting, value, text) for value in values]
 
@@ -128,8 +128,8 @@ def _checked(name: str, setting: str, value: Any, check: Callable[[Any], object]
         raise _error(name, setting, error.cause, error.remedy) from error
 
 
-def _error(name: str, setting: str, why: str, remedy: str) -> AnsibleActionFail:
-    return AnsibleActionFail(f"node {name}: {setting}: {why}; {remedy}")
+def _error(name: str, setting: str, cause: str, remedy: str) -> AnsibleActionFail:
+    return AnsibleActionFail(f"node {name}: {setting}: {cause}; {remedy}")
 
 
 class ActionModule(NamedNodesAction):

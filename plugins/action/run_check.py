@@ -15,7 +15,8 @@ from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import nearest, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import nearest
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
@@ -96,7 +97,7 @@ class ActionModule(ActionBase):
         owners = {name: owner for name, owner in self._named() if name not in shared and not name.startswith(starts)}
         for name, similar in _near(owners, set(playbook.variables)):
             if not self._used(name):
-                owners_text = some({owner for typed_name, owner in self._named() if typed_name == name})
+                owners_text = excerpt(sorted({owner for typed_name, owner in self._named() if typed_name == name}))
                 display.warning(f"{owners_text}: nothing uses the variable {name}; did you mean {similar}?")
 
     def _named(self) -> Iterator[tuple[str, str]]:
@@ -154,7 +155,7 @@ class ActionModule(ActionBase):
             if limited:
                 limit = variables["ansible_limit"]
                 raise AnsibleActionFail(
-                    f"--limit {limit} leaves out all hosts of {name}.yml: {some(limited)}; add them to the limit"
+                    f"--limit {limit} leaves out all hosts of {name}.yml: {excerpt(limited)}; add them to the limit"
                 )
             raise AnsibleActionFail(
                 f"the inventory has no host for {name}.yml, which runs on {pattern}; read: {', '.join(self._sources)}. "

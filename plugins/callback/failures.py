@@ -77,23 +77,23 @@ class CallbackModule(CallbackBase):
             play.pre_tasks, play.roles, play.tasks, play.post_tasks = [], [], [], []
 
     def _add(self, result: Any, kind: str) -> None:
-        host, found = result._host, result._result
-        message = str(found.get("msg") or found.get("stderr") or kind)
+        host, task_result = result._host, result._result
+        message = str(task_result.get("msg") or task_result.get("stderr") or kind)
         shown = common(message, (host.name, str(host.vars.get("ansible_host", ""))))
         failure = (result._task.get_name(), f"{kind}: {shown}")
         self.failures.setdefault(failure, []).append(host.name)
         if not _may_be_rescued(result._task):
-            alike = self.counted.setdefault(failure, set())
-            alike.add(host.name)
-            self._break(failure, alike)
+            hosts = self.counted.setdefault(failure, set())
+            hosts.add(host.name)
+            self._break(failure, hosts)
 
     def _break(self, failure: tuple[str, str], hosts: set[str]) -> None:
-        most = self.play.vars.get("breaker_hosts", self.get_option("breaker_hosts"))
-        if self.ended or not most or len(hosts) <= most:
+        hosts_max = self.play.vars.get("breaker_hosts", self.get_option("breaker_hosts"))
+        if self.ended or not hosts_max or len(hosts) <= hosts_max:
             return
         self.ended = True
         self.play.max_fail_percentage = END_AFTER_TASK
-        line = f"the run ends after this task: {len(hosts)} hosts had the same failure, but at most {most} may"
+        line = f"the run ends after this task: {len(hosts)} hosts had the same failure, but at most {hosts_max} may"
         self._display.display(f"{line}: {': '.join(failure)}: {fold(hosts)}", color="red")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -108,8 +108,8 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Show the failures, the most frequent first. A host that was rescued has not failed."""
-        lost = {*stats.failures, *stats.dark}
-        for line in lines({failure: lost.intersection(hosts) for failure, hosts in self.failures.items()}):
+        failed_hosts = {*stats.failures, *stats.dark}
+        for line in lines({failure: failed_hosts.intersection(hosts) for failure, hosts in self.failures.items()}):
             self._display.display(line, color="red")
 
 

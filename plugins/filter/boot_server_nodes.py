@@ -49,14 +49,14 @@ def boot_server_nodes(
     return [
         {
             "name": name,
-            "mac": own["node_boot_mac"],
-            "address": own.get("ansible_host", name),
-            "architecture": own.get("boot_server_architecture", architecture),
-            "nic_driver": own.get("boot_server_nic_driver", nic_driver),
-            "secure_boot": boolean(own.get("node_boot_secure_boot", False)),
+            "mac": host_variables["node_boot_mac"],
+            "address": host_variables.get("ansible_host", name),
+            "architecture": host_variables.get("boot_server_architecture", architecture),
+            "nic_driver": host_variables.get("boot_server_nic_driver", nic_driver),
+            "secure_boot": boolean(host_variables.get("node_boot_secure_boot", False)),
         }
-        for name, own in variables
-        if "node_boot_mac" in own
+        for name, host_variables in variables
+        if "node_boot_mac" in host_variables
     ]
 
 

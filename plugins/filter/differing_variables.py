@@ -46,7 +46,7 @@ from typing import Any
 
 def differing_variables(names: Any, hostvars: Any, variables: list[str]) -> str:
     """Return the sentence about the first of ``variables`` that differs; empty if none does."""
-    from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+    from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 
     of_hosts = [hostvars[name] for name in names]  # once, because Ansible collects a host's variables at each access
     for variable in variables:
@@ -55,7 +55,7 @@ def differing_variables(names: Any, hostvars: Any, variables: list[str]) -> str:
         differing = [name for name, value in values.items() if first is not None and value != values[first]]
         if differing:
             return (
-                f"{some(differing)}: {variable} differs from that of {first}; define it once for all of them, for "
+                f"{excerpt(differing)}: {variable} differs from that of {first}; define it once for all of them, for "
                 "example in group_vars/all.yml"
             )
     return ""

@@ -46,21 +46,21 @@ SRIOV = ("devices", "count")
 def settings_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return ``settings`` for vsphere_host_passthrough. Raises AnsibleFilterError for what vCenter cannot set."""
     present = request["state"] == "present"
-    found: list[dict[str, Any]] = []
+    settings: list[dict[str, Any]] = []
     if request["vfio"]:
-        found.append({"devices": request["vfio"], "passthrough": present})
+        settings.append({"devices": request["vfio"], "passthrough": present})
     if request["vfio_released"]:
-        found.append({"devices": request["vfio_released"], "passthrough": False})
+        settings.append({"devices": request["vfio_released"], "passthrough": False})
     for number, entry in enumerate(request["sriov"]):
-        others = sorted(set(entry) - set(SRIOV))
-        if others or set(entry) != set(SRIOV):
+        unsupported = sorted(set(entry) - set(SRIOV))
+        if unsupported or set(entry) != set(SRIOV):
             raise AnsibleFilterError(
                 f"gpu_host_sriov[{number}]: on vSphere an entry must have {' and '.join(SRIOV)}, "
-                f"not {', '.join(others) or 'fewer'}; set other settings in vCenter, at the port group"
+                f"not {', '.join(unsupported) or 'fewer'}; set other settings in vCenter, at the port group"
             )
         count = entry["count"] if present else 0
-        found.append({"devices": entry["devices"], "passthrough": False, "virtual_functions": count})
-    return found
+        settings.append({"devices": entry["devices"], "passthrough": False, "virtual_functions": count})
+    return settings
 
 
 class FilterModule:

@@ -60,14 +60,16 @@ FRESH_S = 600
 def gpu_servers(names: list[str], hostvars: Mapping[str, Any], role: str, to_compare: bool = False) -> list[str]:
     """Return the names of the chosen servers."""
     results = {name: hostvars.get(name, {}).get("__gpu_server_compared") or {} for name in names}
-    held = {name: (result.get("held") or {}).get(role) for name, result in results.items()}
+    held_by_name = {name: (result.get("held") or {}).get(role) for name, result in results.items()}
     oldest = time.time() - FRESH_S
     if to_compare:
         chosen = [
-            name for name in names if held[name] is None or (held[name] and results[name].get("time", 0) < oldest)
+            name
+            for name in names
+            if held_by_name[name] is None or (held_by_name[name] and results[name].get("time", 0) < oldest)
         ]
     else:
-        chosen = [name for name in names if not held[name]]
+        chosen = [name for name in names if not held_by_name[name]]
     return chosen or NOBODY
 
 

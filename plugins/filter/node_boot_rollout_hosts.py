@@ -62,12 +62,12 @@ STEPS: dict[str, Callable[[Mapping[str, Any], list[str]], list[str]]] = {
 
 def node_boot_rollout_hosts(names: list[str], hostvars: Mapping[str, Any], step: str) -> list[str]:
     """Return the names for ``hosts``."""
-    here = hostvars.get(CONTROLLER, {})
-    if not names or here.get("__node_boot_step_failed"):
+    controller = hostvars.get(CONTROLLER, {})
+    if not names or controller.get("__node_boot_step_failed"):
         return NOBODY
     # All plays but the first include the controller, which has the last result. Its task was skipped if no node was
     # left in the play.
-    last = here.get("__node_boot_rollout") or {}
+    last = controller.get("__node_boot_rollout") or {}
     if last.get("skipped") and step == "waves":
         return NOBODY
     decided = last if "step" in last else hostvars.get(names[0], {}).get("__node_boot_rollout")

@@ -46,10 +46,10 @@ def node_boot_server_failure(answers: Mapping[str, Any], host: str = "") -> str:
         return ""
     # The task of each of several nodes may contact the same server; a repeated text is listed once.
     texts = list(dict.fromkeys(_text(answer, host) for answer in failed))
-    lost = list(dict.fromkeys(host or _host(answer.get("item")) for answer in failed if _lost(answer)))
+    unreachable = list(dict.fromkeys(host or _host(answer.get("item")) for answer in failed if _lost(answer)))
     remedy = (
-        f"Bring {', '.join(lost)} back, or remove it from node_boot_servers in the inventory, and run"
-        if lost
+        f"Bring {', '.join(unreachable)} back, or remove it from node_boot_servers in the inventory, and run"
+        if unreachable
         else "Fix that, and run"
     )
     return (
@@ -63,8 +63,8 @@ def _lost(answer: Mapping[str, Any]) -> bool:
 
 
 def _text(answer: Mapping[str, Any], host: str) -> str:
-    why = str(answer.get("msg") or "no reason was given").strip()
-    return f"{host or _host(answer.get('item'))}{' does not answer' if _lost(answer) else ''}: {why}"
+    reason = str(answer.get("msg") or "no reason was given").strip()
+    return f"{host or _host(answer.get('item'))}{' does not answer' if _lost(answer) else ''}: {reason}"
 
 
 def _host(item: Any) -> str:

@@ -35,9 +35,9 @@ from typing import Any
 
 def roce_failure(result: Mapping[str, Any]) -> str:
     """Return the cause in one line."""
-    failed = [each for each in result.get("results") or [result] if each.get("failed")]
-    causes = [f"{each.get('msg') or ''} {each.get('stderr') or ''}" for each in failed]
-    return "; ".join(" ".join(each.split()) for each in causes if each.strip()) or "see its output"
+    answers = [answer for answer in result.get("results") or [result] if answer.get("failed")]
+    causes = [f"{answer.get('msg') or ''} {answer.get('stderr') or ''}".split() for answer in answers]
+    return "; ".join(" ".join(words) for words in causes if words) or "see its output"
 
 
 class FilterModule:

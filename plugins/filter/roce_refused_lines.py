@@ -44,8 +44,8 @@ REFUSED_WORD = re.compile(r"at token \d+: '([^']+)'|<bad-element>\s*([^<]*?)\s*<
 
 def roce_refused_lines(lines: Iterable[str], message: str) -> str:
     """Return the sentence."""
-    found = REFUSED_WORD.search(message)
-    word = found and (found[1] or found[2])
+    match = REFUSED_WORD.search(message)
+    word = match and (match[1] or match[2])
     return f"Lines that contain it: {'; '.join(line for line in lines if word in line)}." if word else ""
 
 

@@ -123,44 +123,44 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         text = Path(path).read_text(encoding="utf-8")
         key = f"{self.get_cache_key(path)}_{_digest(text)}"
         use_cache = cache and self.get_option("cache")
-        found = self._cache.get(key) if use_cache else None
-        if not found:
+        site = self._cache.get(key) if use_cache else None
+        if not site:
             try:
-                found = self._expanded(text, path, config)
+                site = self._expanded(text, path, config)
             except SiteError as error:
                 # Ansible then ends with an error that only names the file; the cause is in one of several warnings.
                 if constants.INVENTORY_ANY_UNPARSED_IS_FAILED:
                     display.error(str(error), wrap_text=False)
                 raise AnsibleParserError(str(error)) from error
             if self.get_option("cache"):
-                self._cache[key] = found
-        self._populate(found)
+                self._cache[key] = site
+        self._populate(site)
         inventory.set_variable("all", "site_blueprint", str(Path(path).resolve()))
 
     def _expanded(self, text: str, path: str, config: Any) -> dict[str, Any]:
         data, source = load(text, path)
         blueprint = read({name: value for name, value in data.items() if name not in ANSIBLES}, source)
-        made = make_inventory(expand(blueprint))
+        site = make_inventory(expand(blueprint))
         # Ansible trusts only templates in values that it has read itself.
         for kind in blueprint.kinds:
-            made["groups"][kind]["vars"] = dict((config["devices"][kind] or {}).get("vars") or {})
-        return made
+            site["groups"][kind]["vars"] = dict((config["devices"][kind] or {}).get("vars") or {})
+        return site
 
-    def _populate(self, found: dict[str, Any]) -> None:
-        groups, hosts = found["groups"], found["hosts"]
+    def _populate(self, site: dict[str, Any]) -> None:
+        groups, hosts = site["groups"], site["hosts"]
         for group in groups:
             self.inventory.add_group(group)
-        for group, each in groups.items():
-            for child in each["children"]:
+        for group, entry in groups.items():
+            for child in entry["children"]:
                 self.inventory.add_child(group, child)
-            for name, value in each["vars"].items():
+            for name, value in entry["vars"].items():
                 self.inventory.set_variable(group, name, value)
-        for host, each in hosts.items():
-            self.inventory.add_host(host, each["group"])
-            own = self.inventory.hosts[host]
+        for host, entry in hosts.items():
+            self.inventory.add_host(host, entry["group"])
+            inventory_host = self.inventory.hosts[host]
             # set_variable of the inventory would search all groups for the host, for each variable.
-            for name, value in each["vars"].items():
-                own.set_variable(name, value)
+            for name, value in entry["vars"].items():
+                inventory_host.set_variable(name, value)
         self._construct(hosts)
 
     def _construct(self, hosts: dict[str, Any]) -> None:

@@ -178,12 +178,12 @@ def main() -> None:
             return {"conflicts": []}
         scope = holds.scope_of(params["nodes"], params["channel"], params["whole"])
         hold = holds.Hold(params["name"], holds.Holder(**params["holder"]), scope)
-        found = holds.take(store, hold, params["take_over"], module.check_mode)
-        conflicts = [conflict(other) for other in found]
-        if found and not module.check_mode:
-            return {"failed": True, "msg": str(holds.refusal(scope, found)), "conflicts": conflicts}
-        if found:
-            module.warn(f"this run would be refused: {holds.refusal(scope, found)}")
+        other_holds = holds.take(store, hold, params["take_over"], module.check_mode)
+        conflicts = [conflict(other_hold) for other_hold in other_holds]
+        if other_holds and not module.check_mode:
+            return {"failed": True, "msg": str(holds.refusal(scope, other_holds)), "conflicts": conflicts}
+        if other_holds:
+            module.warn(f"this run would be refused: {holds.refusal(scope, other_holds)}")
         return {"conflicts": conflicts}
 
     finish(module, work)

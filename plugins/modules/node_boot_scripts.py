@@ -123,9 +123,9 @@ def main() -> None:
             }
             for mac in (*change.written, *change.removed)
         ]
-        for mac, (before, after) in change.programs.items():
+        for mac, (former_program, program) in change.programs.items():
             name = f"{NODES}/{mac}{node_scripts.PROGRAM_SUFFIX}"
-            diff.append({"before_header": name, "after_header": name, "before": before, "after": after})
+            diff.append({"before_header": name, "after_header": name, "before": former_program, "after": program})
         return {
             "changed": bool(diff) or change.stated,
             "written": list(change.written),

@@ -111,9 +111,9 @@ def main() -> None:
         ak = identity.read_ak(params["ak"], subject)
         prediction = quotes.expected(Store(params["store"]), node, params["public_key"])
         if params["quote"] is None:
-            asked = quotes.challenge(identity.read_ek(params["ek"], subject), ak, subject)
-            made = {"challenge": base64.b64encode(asked.credential).decode(), "nonce": asked.nonce.hex()}
-            return {"image": prediction.image, "verified": False, **made}
+            challenge = quotes.challenge(identity.read_ek(params["ek"], subject), ak, subject)
+            answer = {"challenge": base64.b64encode(challenge.credential).decode(), "nonce": challenge.nonce.hex()}
+            return {"image": prediction.image, "verified": False, **answer}
         quote = quotes.Quote.of_result(params["quote"], subject)
         quotes.check(node, prediction, ak, bytes.fromhex(params["nonce"]), quote)
         return {"image": prediction.image, "verified": True}

@@ -76,13 +76,13 @@ def main() -> None:
     system = System()
 
     def look() -> Outcome:
-        named = module.params["nics"]
-        found, left_out = read.names(system) if named is None else (named, {})
-        seen = context.read(system, found)
+        names = module.params["nics"]
+        devices, left_out = read.names(system) if names is None else (names, {})
+        seen = context.read(system, devices)
         return Outcome(
             facts={
-                "nics": {name: ensure.shown(one) for name, one in seen.items()},
-                "cannot": {name: one.cannot for name, one in seen.items() if one.cannot},
+                "nics": {name: ensure.shown(nic) for name, nic in seen.items()},
+                "cannot": {name: nic.cannot for name, nic in seen.items() if nic.cannot},
                 "left_out": left_out,
                 "saved": unit.saved(system, persistence.SERVICE),
             }

@@ -40,7 +40,7 @@ def playbook(name: str, data: dict[str, Any]) -> Playbook:
     """Return a playbook of ``data``, with what it imports. Raises KeyError for an unknown one."""
     row = data["playbooks"][name]
     parts = [playbook(part, data) for part in row.get("imports", [])]
-    variables = {each: data["variables"][each] for each in row.get("variables", [])}
+    variables = {variable: data["variables"][variable] for variable in row.get("variables", [])}
     for part in parts:
         variables.update(part.variables)
     roles = {*row.get("roles", []), *(role for part in parts for role in part.roles)}

@@ -14,7 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 
 # How to write a value of a type.
 FORMS = {
@@ -51,9 +51,10 @@ def check_values(role: str, options: Mapping[str, dict[str, Any]], hosts: Iterab
     if faults:
         name, text = min(faults)
         other_names = {wrong_name for wrong_name, _text in faults} - {name}
-        also = f". Wrong, too: {some(other_names)}" if other_names else ""
+        also = f". Wrong, too: {excerpt(sorted(other_names))}" if other_names else ""
+        owners_text = excerpt(sorted(faults[name, text]))
         raise AnsibleActionFail(
-            f"{some(faults[name, text])}: {name} {text}; ansible-doc -t role sailloft.fleet.{role} describes it{also}"
+            f"{owners_text}: {name} {text}; ansible-doc -t role sailloft.fleet.{role} describes it{also}"
         )
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-# Hosts that a warning names before it counts the rest.
-NAMED_HOSTS = 3
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
+
 # The difflib ratio of two names of one role without its prefix, or of one dictionary, above which one is a likely
 # misspelling of the other: "headrom" and "headroom" have 0.93, "domian" and "domain" 0.83, "asicc" and "policy" 0.36.
 NEAR = 0.7
@@ -43,7 +43,8 @@ def unknown_names(role: str, hosts_by_name: dict[str, list[str]], valid_names: I
         matches = get_close_matches(name[start:], [valid_name[start:] for valid_name in names], n=1, cutoff=NEAR)
         listed = f"ansible-doc -t role sailloft.fleet.{role} lists its variables"
         remedy = f"did you mean {role}_{matches[0]}?" if matches else listed
-        texts.append(f"{some(hosts_by_name[name])}: the role {role} has no variable {name}, which is ignored; {remedy}")
+        hosts = excerpt(sorted(hosts_by_name[name]))
+        texts.append(f"{hosts}: the role {role} has no variable {name}, which is ignored; {remedy}")
     return texts
 
 
@@ -54,15 +55,10 @@ def missing_names(role: str, hosts: Iterable[str], hosts_by_name: dict[str, list
         names = tuple(name for name in sorted(required) if host not in hosts_by_name.get(name, ()))
         if names:
             lacking.setdefault(names, []).append(host)
-    texts = [f"{some(lacking_hosts)}: {', '.join(names)} not set" for names, lacking_hosts in sorted(lacking.items())]
+    texts = [
+        f"{excerpt(sorted(lacking_hosts))}: {', '.join(names)} not set"
+        for names, lacking_hosts in sorted(lacking.items())
+    ]
     if not texts:
         return ""
     return f"{'; '.join(texts)}. Set them in the inventory: ansible-doc -t role sailloft.fleet.{role} describes them"
-
-
-def some(hosts: Iterable[str]) -> str:
-    """Return the first hosts by name, and the number of others."""
-    names = sorted(hosts)
-    more_hosts = len(names) - NAMED_HOSTS
-    first_names = ", ".join(names[:NAMED_HOSTS])
-    return f"{first_names} and {more_hosts} more" if more_hosts > 0 else first_names

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def some(items: Sequence[str], shown: int = 3) -> str:
+def excerpt(items: Sequence[str], shown: int = 3) -> str:
     """Return the first items and the number of the others: "a, b, c and 5 more". A fleet has too many for a message."""
     hidden = len(items) - shown
     return ", ".join(items[:shown]) + (f" and {hidden} more" if hidden > 0 else "")

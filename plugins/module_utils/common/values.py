@@ -59,7 +59,7 @@ def path(value: Any) -> str:
     return plain_text
 
 
-def whole(value: Any, minimum: int, maximum: int, unit: str = "") -> int:
+def integer(value: Any, minimum: int, maximum: int, unit: str = "") -> int:
     """Return ``value`` if it is a whole number from ``minimum`` to ``maximum``; ``unit`` is for the message."""
     # bool is an int to Python, but "count: yes" is a mistake.
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
@@ -153,7 +153,7 @@ def by_name(value: Any) -> dict[str, Any]:
 
 def within(minimum: int, maximum: int, unit: str = "") -> Check:
     """Return the check for a whole number from ``minimum`` to ``maximum``."""
-    return lambda value: whole(value, minimum, maximum, unit)
+    return lambda value: integer(value, minimum, maximum, unit)
 
 
 def matching(pattern: re.Pattern[str], remedy: str = "look for a typing error or a missing quote") -> Check:

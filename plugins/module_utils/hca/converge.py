@@ -87,10 +87,10 @@ def _describer(system: System, host: str, check: bool, running: bool) -> Outcome
     """Let rdma-ndd write the same descriptions; without ``host`` it takes the machine's name, as it does by itself."""
     outcome = Outcome()
     text = NDD_TEXT.format(host) if host else None
-    held = system.read_bytes(NDD_FILE)
-    if (None if held is None else held.decode(errors="replace")) == text:
+    content = system.read_bytes(NDD_FILE)
+    if (None if content is None else content.decode(errors="replace")) == text:
         return outcome
-    outcome.differ(NDD_FILE, None if held is None else held.decode(errors="replace"), text)
+    outcome.differ(NDD_FILE, None if content is None else content.decode(errors="replace"), text)
     if check:
         return outcome
     if text is None:

@@ -83,9 +83,9 @@ def _describe(system: System, device: str, host: str, outcome: Outcome, check: b
     path, text = f"{DEVICES}/{device}/node_desc", description(host, device)
     if len(text.encode()) > MOST_BYTES:
         raise HostError(f"{device}: the node description {text!r} is too long", f"use at most {MOST_BYTES} bytes")
-    held = system.read(path)
-    if held != text:
-        outcome.differ(f"{device} node_desc", held, text)
+    written = system.read(path)
+    if written != text:
+        outcome.differ(f"{device} node_desc", written, text)
         if not check:
             system.poke(path, text)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged, witness
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     ACTIONS,
@@ -311,7 +311,7 @@ def _of_checker(unmeasured: tuple[Unmeasured, ...]) -> list[Result]:
         elif entry.rounds >= UNMEASURED_ROUNDS:
             places.setdefault(entry.place, []).append(entry)
     for place, group in places.items():
-        seen = clean(f"{some([entry.check for entry in group])}: {group[0].reason}")
+        seen = clean(f"{excerpt([entry.check for entry in group])}: {group[0].reason}")
         results.append(Result(checker.NOT_MEASURED_CHECK, place, FAIL, seen, source=checker.SOURCE))
     return results
 
@@ -346,7 +346,7 @@ def cleared(condition: Condition, name: str, reason: str, by: str, now: Moment) 
     """End a fault by a person's word. Raises SailloftError for an unknown name or an empty reason."""
     fault = next((each for each in condition.faults if each.name == name), None)
     if fault is None:
-        names = some([each.name for each in condition.faults], 5) or "none"
+        names = excerpt([each.name for each in condition.faults], 5) or "none"
         raise SailloftError(f"no fault has the name {name!r:.80}; the faults are {names}", "name one of them")
     ended = EndedFault(fault.name, fault.title, fault.since, now, _reason(reason), clean(by))
     # What was not measured is counted anew: otherwise the next round would bring the fault back at once.

@@ -90,8 +90,8 @@ class ChannelCopies:
 
     def back_to(self, step: RolloutStep, target: str) -> str:
         """Return the digest that the copies name once ``step``, a rollback, is done; "" if they have none or differ."""
-        others = set(self.back) - {"", target}
-        return others.pop() if step.kind == ROLLBACK and len(others) == 1 else ""
+        earlier = set(self.back) - {"", target}
+        return earlier.pop() if step.kind == ROLLBACK and len(earlier) == 1 else ""
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _service_levels(settings: Settings) -> dict[int, ServiceLevel]:
     part = settings.part("service_levels")
     for name in part.data:
         try:
-            number = values.whole(int(name) if isinstance(name, str) and name.isdigit() else name, 0, 15)
+            number = values.integer(int(name) if isinstance(name, str) and name.isdigit() else name, 0, 15)
         except InvalidValueError as error:
             raise part.refuse(error.cause, error.remedy) from error
         if number in levels:
@@ -172,7 +172,7 @@ def pkey_number(value: Any) -> int:
     """Return a P_Key's number without the bit of membership, from a number or a text like 0x0012."""
     try:
         number = int(value, 0) if isinstance(value, str) else value
-        return values.whole(number, 1, DEFAULT_PKEY - 1)
+        return values.integer(number, 1, DEFAULT_PKEY - 1)
     except (ValueError, InvalidValueError):
         remedy = "use 0x0001 to 0x7ffe; full or limited sets the highest bit"
         raise InvalidValueError(f"{value!r} is no P_Key of a partition", remedy) from None

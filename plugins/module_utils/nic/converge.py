@@ -32,18 +32,18 @@ def converge(system: System, options: dict[str, Any], check: bool = False) -> Ou
     nics = options["nics"]
     settings = {} if nics is None else ensure.settings(options["policy"], nics, options["rdma_class"])
     nccl = None if options["nccl"] is None else _nccl(options)
-    whole = options["stage"] == ALL
+    is_whole = options["stage"] == ALL
     before: dict[str, Any] = {"saved": unit.saved(system, persistence.SERVICE)}
     outcome = Outcome()
     if nics is not None and options["now"]:
         outcome = ensure.ensure(system, settings, check, options["stage"])
         before["nics"] = outcome.facts.pop("nics_before")
-    if nics is not None and whole:
+    if nics is not None and is_whole:
         outcome = outcome.and_then(unit.ensure(system, persistence.SERVICE, settings, check, running=options["now"]))
     if nccl is not None:
         content = system.read_bytes(CONF)
         before["nccl_conf"] = None if content is None else b64encode(content).decode()
-        if whole:
+        if is_whole:
             outcome = outcome.and_then(nccl_file.write(system, nccl_conf.text(nccl).encode(), check))
         outcome.facts["applications"] = [_application(nccl)]
         outcome.facts["warnings"] = _gid_warnings(outcome.facts)

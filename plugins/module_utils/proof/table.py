@@ -50,9 +50,9 @@ def table(proof: Proof, page: str = "") -> list[str]:
             subjects.setdefault(failure.subject, []).append(failure)
         listed = list(subjects.values())[:FAILURES]
         lines.extend(_cut(of_subject) for of_subject in listed)
-        others = counts.failed - sum(failure.number for of_subject in listed for failure in of_subject)
-        if others:
-            lines.append(f"FAILS {others} more; see {page}")
+        unlisted = counts.failed - sum(failure.number for of_subject in listed for failure in of_subject)
+        if unlisted:
+            lines.append(f"FAILS {unlisted} more; see {page}")
         if counts.not_applicable:
             lines.append(f"n/a   {counts.not_applicable} claims do not apply here; the reasons are in {page}")
     else:
@@ -108,8 +108,8 @@ def _reasons(proof: Proof) -> dict[str, int]:
 
 def _cut(failures: list[_Failure]) -> str:
     """Return a line for the first of a subject's failures, with the number of its others."""
-    first, *others = failures
-    number = sum(failure.number for failure in others)
-    rest = f" (and {number} more)" if number else ""
+    first, *hidden = failures
+    number = sum(failure.number for failure in hidden)
+    suffix = f" (and {number} more)" if number else ""
     line = f"{first.head}: {first.values}" if first.values else first.head
-    return (line if len(line) + len(rest) <= COLUMNS else f"{line[: COLUMNS - 3 - len(rest)]}...") + rest
+    return (line if len(line) + len(suffix) <= COLUMNS else f"{line[: COLUMNS - 3 - len(suffix)]}...") + suffix

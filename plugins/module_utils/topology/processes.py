@@ -128,7 +128,7 @@ def _by_name(files: Files, functions: list[Function]) -> dict[str, set[str]]:
     return by_name
 
 
-def _by_number(files: Files, link: str, known: dict[str, set[str]]) -> set[str]:
+def _by_number(files: Files, link: str, names_by_number: dict[str, set[str]]) -> set[str]:
     """Return the functions behind the device file that is open at ``link``; ``known`` are those of earlier calls."""
     try:
         status = os.stat(files.path(link))
@@ -138,9 +138,9 @@ def _by_number(files: Files, link: str, known: dict[str, set[str]]) -> set[str]:
         return set()
     class_name = "char" if stat.S_ISCHR(status.st_mode) else "block"
     device = f"sys/dev/{class_name}/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-    if device not in known:
-        known[device] = functions_behind(files, files.link(device) or "")
-    return known[device]
+    if device not in names_by_number:
+        names_by_number[device] = functions_behind(files, files.link(device) or "")
+    return names_by_number[device]
 
 
 def _nvidia_minors(files: Files) -> dict[str, str]:

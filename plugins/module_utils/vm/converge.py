@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.processes import mapped_bars, open_files
@@ -87,7 +87,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) -> dict[str, Any]:
     state = params["state"]
     try:
-        values.whole(params["shutdown_timeout_s"], 0, SHUTDOWN_MAX_S, "seconds")
+        values.integer(params["shutdown_timeout_s"], 0, SHUTDOWN_MAX_S, "seconds")
     except values.InvalidValueError as error:
         raise DomainError(f"shutdown_timeout_s {error.cause}", error.remedy) from error
     specs = parse_specs(whole_host.requests(params))
@@ -205,7 +205,7 @@ def _unknown(name: str, decision: DomainDecision) -> Iterator[Finding]:
     if paths:
         yield Finding(
             name,
-            f"its definition has {some(list(paths))}, which was not requested",
+            f"its definition has {excerpt(list(paths))}, which was not requested",
             "it is not known whether this version of libvirt adds it by itself, so it is left unchanged",
             "remove it with virsh edit if it was added manually, otherwise report it with libvirt's version",
             WARN,

@@ -54,10 +54,10 @@ def test_the_length_of_a_path_is_counted_in_bytes():
 
 
 def test_a_whole_number_outside_its_limits_is_refused():
-    assert [values.whole(number, 1, 3) for number in (1, 3)] == [1, 3]
+    assert [values.integer(number, 1, 3) for number in (1, 3)] == [1, 3]
     for number in (0, 4, True, "2", 2.0, None):
         with raises(values.InvalidValueError, number, "1", "3", "MiB"):
-            values.whole(number, 1, 3, "MiB")
+            values.integer(number, 1, 3, "MiB")
 
 
 def test_only_a_unicast_mac_address_is_accepted():

@@ -148,10 +148,10 @@ def buffer_cycle(fabric: Cabling, paused: Mapping[tuple[str, str], bool] | None 
             link: [further for further in links_from.get(link[1], []) if carries[link] & carries[further]]
             for link in live
         }
-        waiting = {link for link, further in follows.items() if further}
-        if waiting == live:
+        waiting_links = {link for link, further in follows.items() if further}
+        if waiting_links == live:
             return _cycle({link: follows[link] for link in sorted(live)})
-        live = waiting
+        live = waiting_links
 
 
 def _goals_by_link(

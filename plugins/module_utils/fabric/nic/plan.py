@@ -67,8 +67,8 @@ def _request(name: Any, data: Any) -> NicRequest:
     subject = f"{NICS}: {name}"
     if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
         raise FabricError("not the name of an RDMA device", "'ls /sys/class/infiniband' shows them", subject=subject)
-    given = Settings(FabricError, subject, {} if data is None else data)
-    request: NicRequest = given.load(NicRequest, LIMITS)
+    settings_of_nic = Settings(FabricError, subject, {} if data is None else data)
+    request: NicRequest = settings_of_nic.load(NicRequest, LIMITS)
     if request.cable_m is not None and request.speed_gbit_s is None:
         raise FabricError("cable_m without speed_gbit_s", "give both: headroom follows from the two", subject=subject)
     return request

@@ -195,10 +195,10 @@ class Checker:
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
         """Check a cable in the packets' direction. Yield no part if an end was not read; its part reports that."""
-        near, far = self._port_or_nic(upstream), self._port_or_nic(downstream)
-        if near is not None and far is not None:
+        near_port, far = self._port_or_nic(upstream), self._port_or_nic(downstream)
+        if near_port is not None and far is not None:
             cable = f"{upstream} - {downstream}"
-            yield self._part(SWITCH, cable, switch_checks.link, near, far)
+            yield self._part(SWITCH, cable, switch_checks.link, near_port, far)
 
     def _host(self, name: str) -> PathHost:
         return self.seen.hosts.get(name, PathHost())

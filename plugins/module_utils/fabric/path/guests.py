@@ -143,7 +143,7 @@ def unread_guests(fabric: Cabling, guests: Mapping[str, str], readings: NicsByHo
 
 
 def unknown_nics(
-    fabric: Cabling, guests: Mapping[str, str], readings: NicsByHost, known: Collection[End]
+    fabric: Cabling, guests: Mapping[str, str], readings: NicsByHost, named_nics: Collection[End]
 ) -> Iterator[tuple[str, Claim]]:
     """Yield what sends in no path, although it is of a host that was read: its place, and the finding.
 
@@ -153,7 +153,7 @@ def unknown_nics(
         if not nics and host not in guests.values():
             yield host, fault("it has RoCE NICs", "at least one", "none", f"{NO_PATH}; {NO_NICS}")
         for end in (End(host, name) for name in nics):
-            if end not in fabric.peer and end not in known:
+            if end not in fabric.peer and end not in named_nics:
                 yield str(end), fault("a link of the inventory ends here", "a link", None, f"{NO_PATH}; {UNLINKED}")
     for guest, hypervisor in sorted(guests.items()):
         if guest not in readings and _gives_nics(fabric, hypervisor, readings):
@@ -166,5 +166,5 @@ def _gives_nics(fabric: Cabling, hypervisor: str, readings: NicsByHost) -> bool:
     nics = readings.get(hypervisor)
     if nics is None:
         return False
-    linked = {near.port for _device, near, _far in fabric.neighbours.get(hypervisor, ())}
+    linked = {nic_end.port for _device, nic_end, _far in fabric.neighbours.get(hypervisor, ())}
     return bool(linked - set(nics)) or any(nic.vfs or nic.vfs_unread for nic in nics.values())

@@ -115,7 +115,7 @@ def gids(app: Application, nics: Mapping[str, SeenNic]) -> Iterator[Claim]:
             continue
         gid = seen.gids[app.gid_index] if app.gid_index < len(seen.gids) else None
         if not (gid or "").startswith(ROUTED_GIDS):
-            routed = [index for index, other in enumerate(seen.gids) if (other or "").startswith(ROUTED_GIDS)]
+            routed = [index for index, entry in enumerate(seen.gids) if (entry or "").startswith(ROUTED_GIDS)]
             yield fault(
                 uses,
                 ROUTED_GIDS[0],

@@ -49,8 +49,8 @@ class Rails:
             for nic in nics:
                 self._served_together.setdefault(nic, set()).add(nics)
         self._add_upper_switches(fabric)
-        above = self._below.keys() - self._ends.keys()
-        linked: Leaves = frozenset().union(*(self._below[switch] for switch in above))
+        upper_switches = self._below.keys() - self._ends.keys()
+        linked: Leaves = frozenset().union(*(self._below[switch] for switch in upper_switches))
         self._linked_nics_of = {
             host: frozenset(nic for nic in nics if self._port_of[End(host, nic)].device in linked)
             for host, nics in self._nics_of.items()
@@ -63,15 +63,15 @@ class Rails:
         """Let each switch serve the NICs of the switches that are nearer to the hosts, layer by layer."""
         layer = set(self.served)
         while layer:
-            above: dict[str, set[str]] = {}
+            uppers_by_name: dict[str, set[str]] = {}
             for switch in sorted(layer):
                 for neighbour, _near_end, _far_end in fabric.neighbours[switch]:
                     if neighbour in fabric.switches and neighbour not in self.served:
-                        above.setdefault(neighbour, set()).add(switch)
-            for switch, lower in above.items():
+                        uppers_by_name.setdefault(neighbour, set()).add(switch)
+            for switch, lower in uppers_by_name.items():
                 self.served[switch] = frozenset().union(*(self.served[name] for name in lower))
                 self._below[switch] = frozenset().union(*(self._below[name] for name in lower))
-            layer = set(above)
+            layer = set(uppers_by_name)
 
     def title(self, place: str) -> str:
         """Return "rail mlx5_3" or "plane mlx5_[0-3]" of the place of a part (a NIC, a port, a link); "" without any."""

@@ -121,8 +121,8 @@ def with_buffers(asic: Asic, buffers: Buffers) -> Asic:
         line: row
         for line, row in asic.headroom.items()
         if not any(
-            speed == line[0] and (cable == line[1] or (cable < line[1]) != (own.xoff_bytes < row.xoff_bytes))
-            for (speed, cable), own in buffers.headroom.items()
+            speed == line[0] and (cable == line[1] or (cable < line[1]) != (headroom.xoff_bytes < row.xoff_bytes))
+            for (speed, cable), headroom in buffers.headroom.items()
         )
     }
     changes: dict[str, Any] = {
@@ -132,11 +132,11 @@ def with_buffers(asic: Asic, buffers: Buffers) -> Asic:
     if asic.formula is None:
         changes["headroom"] = {**rows, **buffers.headroom}
     if buffers.lossless_bytes is not None:
-        together = buffers.lossless_bytes + buffers.headroom_pool_bytes
+        pools_bytes = buffers.lossless_bytes + buffers.headroom_pool_bytes
         changes.update(
             pool_bytes=buffers.lossless_bytes,
             lossy_pool_bytes=buffers.lossy_bytes,
-            buffer_bytes=max(asic.buffer_bytes, buffers.egress_bytes, together),
+            buffer_bytes=max(asic.buffer_bytes, buffers.egress_bytes, pools_bytes),
             sizes_pools=False,
         )
     return replace(asic, **changes)

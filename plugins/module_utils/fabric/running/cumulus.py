@@ -274,8 +274,8 @@ class NvueReader:
                     interfaces[port] = _picked(settings)
         ports = {port: self.port(port, settings) for port, settings in interfaces.items()}
         for lag, ports_of_lag in lags.items():
-            own = interfaces.get(lag, {}).get("qos")
-            if own and any(own != interfaces.get(member, {}).get("qos") for member in ports_of_lag):
+            lag_qos = interfaces.get(lag, {}).get("qos")
+            if lag_qos and any(lag_qos != interfaces.get(member, {}).get("qos") for member in ports_of_lag):
                 overrides[f"interface {lag} qos", QUEUE] = [lag]
         links = {port: self.below(settings, "link", place=f"interface {port}") for port, settings in interfaces.items()}
         matches = {port: SPEED.fullmatch(str(link.get("speed"))) for port, link in links.items()}

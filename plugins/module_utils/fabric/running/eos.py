@@ -144,7 +144,9 @@ class EosConfiguration(CliReader):
     @property
     def ecmp_fields(self) -> tuple[str, ...]:
         """Return what ECMP hashes of the packets of both families: all where no line says otherwise."""
-        return tuple(field for field in ECMP_FIELDS if all(field in each.fields for each in self.hashes.values()))
+        return tuple(
+            field for field in ECMP_FIELDS if all(field in algorithm.fields for algorithm in self.hashes.values())
+        )
 
     def qos_of(self, settings: EosSettings) -> PortQos:
         """Return the QoS of an interface with ``settings``. Raises FabricError as ``port_qos``."""

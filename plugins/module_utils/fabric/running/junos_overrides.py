@@ -200,22 +200,22 @@ def _ports(line: Line, lines: Sequence[Line], attached: Mapping[str, Collection[
     if line[0] == "firewall":
         names = _filters_with(line[line.index("filter") + 1] if "filter" in line else "", lines)
         bound = [
-            other
-            for other in lines
-            if other[0] not in ("firewall", "groups")
-            and "filter" in other
-            and not names.isdisjoint(other[other.index("filter") :])
+            binding
+            for binding in lines
+            if binding[0] not in ("firewall", "groups")
+            and "filter" in binding
+            and not names.isdisjoint(binding[binding.index("filter") :])
         ]
-        if any(other[0] != "interfaces" for other in bound):  # of a VLAN, or of all that is forwarded
+        if any(binding[0] != "interfaces" for binding in bound):  # of a VLAN, or of all that is forwarded
             return ()
-        return tuple(dict.fromkeys(other[1] for other in bound)) or None
+        return tuple(dict.fromkeys(binding[1] for binding in bound)) or None
     if line[0] == "interfaces":
         return (line[1],)
     if line[0] == "security":
         return (line[3],)
     if line[1] == "interfaces":
-        named = [port for port in attached if fnmatchcase(port, "*" if line[2] == "all" else line[2])]
-        return tuple(named) or (line[2],)
+        matching_ports = [port for port in attached if fnmatchcase(port, "*" if line[2] == "all" else line[2])]
+        return tuple(matching_ports) or (line[2],)
     if line[1] in ("schedulers", "congestion-notification-profile"):
         return tuple(port for port, names in attached.items() if line[2] in names) or None
     return ()
@@ -229,13 +229,13 @@ def _routed_mtus(lines: Sequence[Line], interfaces: Mapping[str, Sequence[Line]]
     vlans = _vlans(lines)
     for gateway, names in vlans.names_by_gateway.items():
         interface, _dot, unit = gateway.partition(".")
-        own = [line for line in interfaces.get(interface, ()) if line[0] != "unit" or line[1:2] == (unit,)]
-        is_off = ("disable",) in own or ("unit", unit, "disable") in own
+        unit_lines = [line for line in interfaces.get(interface, ()) if line[0] != "unit" or line[1:2] == (unit,)]
+        is_off = ("disable",) in unit_lines or ("unit", unit, "disable") in unit_lines
         ports = tuple(port for port, words in vlans.words_by_port.items() if vlans.carries(words, names))
-        if is_off or not ports or not any(line[0] == "unit" for line in own):
+        if is_off or not ports or not any(line[0] == "unit" for line in unit_lines):
             continue
         mtus: dict[Line, int] = {}
-        for line in own:
+        for line in unit_lines:
             if line[-2:-1] == ("mtu",) and line[-1].isdigit():
                 if line[0] == "mtu":
                     mtus[line] = int(line[-1]) - ETHERNET_BYTES

@@ -62,7 +62,7 @@ def overrides(model: Model) -> tuple[Override, ...]:
             mtu = model["links"][name]
             seen.append(Override(f"link {name} mtu {mtu}", SIZE, (name,), mtu))
     placed = [replace(override, ports=_all_ports_below(override.ports, lower)) for override in seen]
-    return tuple(after for before, after in zip(seen, placed) if after.ports or not before.ports)
+    return tuple(on_ports for on_devices, on_ports in zip(seen, placed) if on_ports.ports or not on_devices.ports)
 
 
 def pauses(reading: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -72,7 +72,9 @@ def pauses(reading: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """
     for port, shown in reading.get("ethtool --json -a", {}).items():
         for row in shown or ():
-            yield from ((f"link pause {way}", (port,)) for way in ("rx", "tx") if row.get(way) is not False)
+            yield from (
+                (f"link pause {direction}", (port,)) for direction in ("rx", "tx") if row.get(direction) is not False
+            )
     for port, shown in reading.get("dcb -j pfc show dev", {}).items():
         for priority, state in enumerate(shown["prio_pfc"] if shown else ()):
             if state not in (False, "off"):
@@ -149,12 +151,12 @@ def _all_ports_below(names: Collection[str], lower: Mapping[str, tuple[str, ...]
     return tuple(dict.fromkeys(port for name in names for port in _ports_below(name, lower)))
 
 
-def _ports_below(name: str, lower: Mapping[str, tuple[str, ...]], above: tuple[str, ...] = ()) -> tuple[str, ...]:
+def _ports_below(name: str, lower: Mapping[str, tuple[str, ...]], path: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the ports by which the packets of a device pass; the device itself where it is a port."""
     if name not in lower:
         return (name,)
-    below = [device for device in lower[name] if device not in above]
-    return tuple(port for device in below for port in _ports_below(device, lower, (*above, name)))
+    lower_devices = [device for device in lower[name] if device not in path]
+    return tuple(port for device in lower_devices for port in _ports_below(device, lower, (*path, name)))
 
 
 def _states(flags: list[str]) -> list[str]:

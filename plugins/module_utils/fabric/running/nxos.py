@@ -119,10 +119,10 @@ class NxosConfiguration(CliReader):
             if "." in port and settings.is_shut:
                 continue
             self.record(port, "", settings.unread)
-            own = self.names_of(settings)
-            replaced = {kind for kind, _name in own}
+            policy_names = self.names_of(settings)
+            replaced = {kind for kind, _name in policy_names}
             of_system = set() if "." in port else {policy for policy in attached if policy[0] not in replaced}
-            for kind, name in sorted(own | of_system):
+            for kind, name in sorted(policy_names | of_system):
                 place = f"policy-map type {kind} {name}"
                 self.record(port, place, policies.get((kind, name), ()))
                 if kind == "qos" and (kind, name) in self.policy_maps:
@@ -152,7 +152,12 @@ class NxosConfiguration(CliReader):
         priority_of = {group: paused[group].priorities[0] if group in paused else group for group in used}
         queue_of = {priority_of[group]: group for group in used}
         queue_of.update(
-            {priority: group for group, each in paused.items() for priority in each.priorities if priority in pfc}
+            {
+                priority: group
+                for group, paused_group in paused.items()
+                for priority in paused_group.priorities
+                if priority in pfc
+            }
         )
         mtu = settings.get(MTU) or _DEFAULT_MTU_BYTES
         # The headroom of a class has no capacity for a packet larger than the class's MTU.
@@ -204,19 +209,19 @@ class NxosConfiguration(CliReader):
     def _match(self, line: CliLine) -> Taken:
         text = line.text[len("match ") :]
         kind, _blank, value = text[len("not ") :].partition(" ") if text.startswith("not ") else text.partition(" ")
-        taken = class_maps.NOT_UNDERSTOOD
+        match = class_maps.NOT_UNDERSTOOD
         if kind == "dscp":
-            taken = class_maps.exactly(self.dscps(line, value))
+            match = class_maps.exactly(self.dscps(line, value))
         elif kind == "precedence":
             words = value.replace(",", " ").split()
             listed = [str(_PRECEDENCES.index(word)) if word in _PRECEDENCES else word for word in words]
             tiers = self.numbers_of(line, " ".join(listed))
-            taken = class_maps.exactly(8 * tier + low for tier in tiers for low in range(8))
+            match = class_maps.exactly(8 * tier + low for tier in tiers for low in range(8))
         elif kind == "protocol" and value in _OTHER_PROTOCOLS:
-            taken = class_maps.NOT_ROCE
+            match = class_maps.NOT_ROCE
         elif kind == "access-group":
-            taken = class_maps.of_access_list(self.access_lists.get(value[len("name ") :], ()))
-        return class_maps.complement(taken) if text.startswith("not ") else taken
+            match = class_maps.of_access_list(self.access_lists.get(value[len("name ") :], ()))
+        return class_maps.complement(match) if text.startswith("not ") else match
 
     def _group(self, entry: CliLine, kind: str, name: str, built_in: re.Pattern[str]) -> int:
         """Return the qos-group that a class of a queuing or network-qos policy is for."""

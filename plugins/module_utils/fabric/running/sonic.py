@@ -102,9 +102,9 @@ class _SonicReader:
         port_of_lane: dict[str, str] = {}
         for port in self.db.table("PORT"):
             for lane in self.db.texts("PORT", port, "lanes") or ():
-                other = port_of_lane.setdefault(lane, port)
-                if other != port and not any(map(self._is_beyond, (port, other), (other, port))):
-                    cause = f"lane {lane} is also one of {other}'s"
+                lane_port = port_of_lane.setdefault(lane, port)
+                if lane_port != port and not any(map(self._is_beyond, (port, lane_port), (lane_port, port))):
+                    cause = f"lane {lane} is also one of {lane_port}'s"
                     raise self.db.refuse("PORT", port, cause, "set the breakout of one of both again")
 
     def _is_beyond(self, port: str, other: str) -> bool:
@@ -154,8 +154,8 @@ class _SonicReader:
         # them is refused.
         highest_key = 15 if table.startswith("TC_") else size - 1
         for key, value in self.db.entry(table, name).items():
-            index = self.db.whole(table, name, "key", key, 0, highest_key)
-            number = self.db.whole(table, name, f"value of {key}:", value, 0, 15)
+            index = self.db.integer(table, name, "key", key, 0, highest_key)
+            number = self.db.integer(table, name, f"value of {key}:", value, 0, 15)
             if number >= CLASSES:
                 cause = f"value of {key}: {number}, but classes, queues and groups are supported up to {CLASSES - 1}"
                 raise self.db.refuse(table, name, cause, "map it to one of those")
@@ -214,7 +214,7 @@ class _SonicReader:
         if self.cables is None or port not in self.cables[1]:
             return None
         table, key = "CABLE_LENGTH", self.cables[0]
-        return self.db.whole(table, key, port, str(self.cables[1][port]).removesuffix("m"), 0, 1 << 20)
+        return self.db.integer(table, key, port, str(self.cables[1][port]).removesuffix("m"), 0, 1 << 20)
 
     def _headroom(self, key: str | None) -> Headroom | None:
         if key is None or self.db.text("BUFFER_PG", key, "profile") == COMPUTED:

@@ -63,7 +63,7 @@ _REFERENCES = {
 
 def overrides(db: ConfigDb) -> tuple[Override, ...]:
     """Return the entries that can change what packets get. Raises FabricError where a table is invalid."""
-    found = [
+    causes = [
         Override(f"PORT|{port} {field} {entry[field]}", effect, (port,))
         for port, entry in db.table("PORT").items()
         for field in _PORT_FIELDS
@@ -71,12 +71,12 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
         # A port that advertises only its own speed has no other.
         if field != "autoneg" or db.texts("PORT", port, "adv_speeds") != [db.text("PORT", port, "speed")]
     ]
-    found += [  # sonic-port.yang: a port is down unless it is set up. A part of a ConfigDB has no lanes.
+    causes += [  # sonic-port.yang: a port is down unless it is set up. A part of a ConfigDB has no lanes.
         Override(f"PORT|{port} has no admin_status up", LINK, (port,))
         for port, entry in db.table("PORT").items()
         if "lanes" in entry and "admin_status" not in entry
     ]
-    found += _upper_mtus(db)
+    causes += _upper_mtus(db)
     pausing = {port for port, key in db.by_port("PORT_QOS_MAP").items() if db.text("PORT_QOS_MAP", key, "pfc_enable")}
     for table in _TABLES:
         for key, entry in db.table(table).items() if table in db.tables else ():
@@ -84,8 +84,8 @@ def overrides(db: ConfigDb) -> tuple[Override, ...]:
                 effect = SONIC.effect(f"{table} {_kind(db, table, key, entry, pausing)}{field} {value}")
                 ports = _ports(db, table, key, field) if effect else None
                 if effect and ports is not None:
-                    found.append(Override(f"{table}|{key} {field} {value}", effect, ports))
-    return tuple(found)
+                    causes.append(Override(f"{table}|{key} {field} {value}", effect, ports))
+    return tuple(causes)
 
 
 def _upper_mtus(db: ConfigDb) -> Iterator[Override]:
@@ -123,8 +123,8 @@ def _ports(db: ConfigDb, table: str, key: str, field: str) -> tuple[str, ...] | 
     if table in _REFERENCES:
         referring = [
             name
-            for other, field in _REFERENCES[table]
-            for name, entry in db.table(other).items()
+            for referring_table, field in _REFERENCES[table]
+            for name, entry in db.table(referring_table).items()
             if key in listed(entry.get(field))
         ]
         return tuple(port for name in referring for port in name.split("|")[0].split(",")) or None

@@ -118,9 +118,9 @@ class ConfigDb:
     def number(self, table: str, key: str, field: str, minimum: int, maximum: int) -> int | None:
         """Return one field as a number of ``minimum`` to ``maximum``; None where it is not set."""
         value = self.text(table, key, field)
-        return None if value is None else self.whole(table, key, field, value, minimum, maximum)
+        return None if value is None else self.integer(table, key, field, value, minimum, maximum)
 
-    def whole(self, table: str, key: str, value_name: str, value: Any, minimum: int, maximum: int) -> int:
+    def integer(self, table: str, key: str, value_name: str, value: Any, minimum: int, maximum: int) -> int:
         """Return ``value`` as a whole number of ``minimum`` to ``maximum``; a refusal names it ``value_name``."""
         text = str(value).strip()  # NVIDIA's own files have a size with a blank at its end
         if isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,20}", text) and minimum <= int(text) <= maximum:
@@ -138,7 +138,7 @@ class ConfigDb:
         if value is None:
             return None
         return tuple(
-            sorted({self.whole(table, key, field, number, 0, maximum) for number in value.split(",") if value})
+            sorted({self.integer(table, key, field, number, 0, maximum) for number in value.split(",") if value})
         )
 
     def reference(self, table: str, key: str, field: str, target: str) -> str | None:

@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
@@ -53,8 +53,8 @@ def read(folder: str, systems: Mapping[str, str]) -> dict[str, str]:
             )
     if not texts:
         raise FabricError(
-            f"it has no backup of {some(list(systems))}",
-            f"it has {some(sorted(sums))}; {_remedy(folder)}",
+            f"it has no backup of {excerpt(list(systems))}",
+            f"it has {excerpt(sorted(sums))}; {_remedy(folder)}",
             subject=folder,
         )
     return texts
@@ -86,5 +86,5 @@ def _remedy(folder: str) -> str:
         runs = {name: _sums(os.path.join(directory, name)) for name in names}
         backups = [f"{name} ({', '.join(sorted(sums))})" for name, sums in runs.items() if sums]
         if backups:
-            return f"name a backup of {directory}: {some(backups, SHOWN_RUNS)}"
+            return f"name a backup of {directory}: {excerpt(backups, SHOWN_RUNS)}"
     return f"{folder} and the directory above it have no backup"

@@ -167,8 +167,8 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
 def compare(readings: FabricReadings) -> dict[str, Any]:
     """Return the differences of the switches that were given, in the form of ``compared``."""
     differences_found: dict[str, list[dict[str, Any]]] = {
-        name: [{"ports": [], "what": what, "wanted": wanted, "seen": error.cause, "message": str(error)}]
-        for errors, what, wanted in (
+        name: [{"ports": [], "what": source, "wanted": wanted, "seen": error.cause, "message": str(error)}]
+        for errors, source, wanted in (
             (readings.unread, READABLE, "all of it"),
             (readings.refused, PLANNABLE, "a plan"),
         )

@@ -207,11 +207,11 @@ def _check_speeds(record: Settings, system: SwitchSystem, asic: Asic, ports: Map
                 "correct it, or roce_switch_asic",
                 subject=f"{record.subject}: port {name}",
             )
-    together = sum(port.speed_gbit_s for port in ports.values() if port.speed_gbit_s > SLOW_GBIT_S)
+    fast_gbit_s = sum(port.speed_gbit_s for port in ports.values() if port.speed_gbit_s > SLOW_GBIT_S)
     # A user's own ASIC may stand for a chassis of several.
-    if ASICS.get(asic.name) is asic and asic.bandwidth_gbit_s is not None and together > asic.bandwidth_gbit_s:
+    if ASICS.get(asic.name) is asic and asic.bandwidth_gbit_s is not None and fast_gbit_s > asic.bandwidth_gbit_s:
         raise record.refuse(
-            f"its ports have {together} Gbit/s together, but {asic.title} has {asic.bandwidth_gbit_s}",
+            f"its ports have {fast_gbit_s} Gbit/s together, but {asic.title} has {asic.bandwidth_gbit_s}",
             "correct speed_gbit_s or roce_switch_asic, or list only the ports that exist",
         )
 
@@ -278,12 +278,12 @@ def _consistent_links(
     """Yield the links, those of valid switches first, without those that contradict an earlier one."""
     far_ends: dict[End, End] = {}
     for name in sorted(switches, key=lambda name: name in refused):
-        for near, peer in _peers(name, switches[name], specs.get(name)):
+        for near_end, peer in _peers(name, switches[name], specs.get(name)):
             far = End(peer.name, peer.port)
-            known = (peer.kind == SWITCH) == (peer.name in switches) and peer.name != name
-            if known and far_ends.get(near, far) == far and far_ends.get(far, near) == near:
-                far_ends.update({near: far, far: near})
-                yield near, far
+            is_in_site = (peer.kind == SWITCH) == (peer.name in switches) and peer.name != name
+            if is_in_site and far_ends.get(near_end, far) == far and far_ends.get(far, near_end) == near_end:
+                far_ends.update({near_end: far, far: near_end})
+                yield near_end, far
 
 
 def _link_errors(specs: Mapping[str, SwitchSpec], unread: Collection[str]) -> Iterator[tuple[str, FabricError]]:
@@ -305,11 +305,17 @@ def _link_errors(specs: Mapping[str, SwitchSpec], unread: Collection[str]) -> It
                 remedy = f"write {{switch: {peer.name}, port: ...}}"
                 yield spec.name, FabricError(f"its peer, host {peer.name}, is a switch", remedy, subject=subject)
             else:
-                other_switch, other = port_of_nic.setdefault(peer, (spec.name, subject))
-                if other != subject:
+                other_switch, other_subject = port_of_nic.setdefault(peer, (spec.name, subject))
+                if other_subject != subject:
                     remedy = "correct the one that is wrong"
-                    yield spec.name, FabricError(f"{peer} is also connected to {other}", remedy, subject=subject)
-                    yield other_switch, FabricError(f"{peer} is also connected to {subject}", remedy, subject=other)
+                    yield (
+                        spec.name,
+                        FabricError(f"{peer} is also connected to {other_subject}", remedy, subject=subject),
+                    )
+                    yield (
+                        other_switch,
+                        FabricError(f"{peer} is also connected to {subject}", remedy, subject=other_subject),
+                    )
 
 
 def _link_error(specs: Mapping[str, SwitchSpec], spec: SwitchSpec, name: str, peer: Peer) -> tuple[str, str] | None:

@@ -61,9 +61,9 @@ def problems(
         yield from _computed_headroom(seen.buffers.computed_xoff_bytes, wanted)
     for override in overrides_of(seen, speeds_gbit_s):
         if override.ip_mtu_bytes is not None:
-            least = _ip_mtu_bytes(wanted, override.ports)
-            if override.ip_mtu_bytes < least:
-                yield override.ports, UPPER_MTU, f"IP packets of {least} bytes", override.statement, TOO_LARGE
+            needed_bytes = _ip_mtu_bytes(wanted, override.ports)
+            if override.ip_mtu_bytes < needed_bytes:
+                yield override.ports, UPPER_MTU, f"IP packets of {needed_bytes} bytes", override.statement, TOO_LARGE
             continue
         yield (
             override.ports,
@@ -76,13 +76,13 @@ def problems(
         if speed != speeds_gbit_s.get(port, speed):
             yield (port,), LINE_RATE, f"{speeds_gbit_s[port]:g} Gbit/s", f"{speed:g} Gbit/s", LINE_RATE_WRONG
     for lag, members in seen.lags.items():
-        known = tuple(member for member in (lag, *members) if member in speeds_gbit_s)
-        others = [member for member in members if member not in speeds_gbit_s and lag not in speeds_gbit_s]
-        if known and others:
-            yield known, MEMBERS, "none other", f"{lag}: {', '.join(others)}", MEMBER_UNKNOWN
+        planned_ports = tuple(member for member in (lag, *members) if member in speeds_gbit_s)
+        unplanned = [member for member in members if member not in speeds_gbit_s and lag not in speeds_gbit_s]
+        if planned_ports and unplanned:
+            yield planned_ports, MEMBERS, "none other", f"{lag}: {', '.join(unplanned)}", MEMBER_UNKNOWN
         hashed, needed = seen.lag_fields.get(lag), (wanted.ecmp_fields if wanted is not None else None) or ()
-        if known and hashed is not None and not set(needed) <= set(hashed):
-            yield known, LAG_HASH, ", ".join(needed), f"{lag}: {', '.join(hashed) or 'none'}", ONE_MEMBER
+        if planned_ports and hashed is not None and not set(needed) <= set(hashed):
+            yield planned_ports, LAG_HASH, ", ".join(needed), f"{lag}: {', '.join(hashed) or 'none'}", ONE_MEMBER
 
 
 def _ip_mtu_bytes(wanted: Switch | None, ports: Iterable[str]) -> int:
@@ -102,5 +102,5 @@ def _computed_headroom(
             if computed is None or computed < floor:
                 texts = COMPUTED_HEADROOM.format(priority), f"{floor} bytes or more", f"{computed or 'not read'}"
                 ports.setdefault(texts, []).append(port)
-    for (claim, least, computed_text), names in ports.items():
-        yield tuple(names), claim, least, computed_text, HEADROOM_CONSEQUENCE
+    for (claim, needed_text, computed_text), names in ports.items():
+        yield tuple(names), claim, needed_text, computed_text, HEADROOM_CONSEQUENCE

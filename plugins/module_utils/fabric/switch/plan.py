@@ -99,10 +99,10 @@ def table_remarks(specs: list[SwitchSpec], buffers: Mapping[str, Buffers]) -> li
     """Return a line for each way in which buffers that were read differ from the table's row, with the switches."""
     names: dict[str, set[str]] = {}
     for spec in specs:
-        asic, own = spec.asic, buffers.get(spec.name)
-        if asic is None or own is None or ASICS.get(asic.name) is not asic:
+        asic, buffers_read = spec.asic, buffers.get(spec.name)
+        if asic is None or buffers_read is None or ASICS.get(asic.name) is not asic:
             continue
-        for text in _unlike_table(asic, own):
+        for text in _unlike_table(asic, buffers_read):
             names.setdefault(f"{text} of {asic.title} ({REVISION}, {asic.source.split(':')[0]})", set()).add(spec.name)
     return [
         f"differs from the vendor's file, and is planned as it is: {text}: {fold(sorted(names[text]))}"
@@ -110,13 +110,13 @@ def table_remarks(specs: list[SwitchSpec], buffers: Mapping[str, Buffers]) -> li
     ]
 
 
-def _unlike_table(asic: Asic, own: Buffers) -> Iterator[str]:
-    if own.lossless_bytes is not None and own.lossless_bytes != asic.shared_bytes:
-        yield f"lossless pool {own.lossless_bytes}, {asic.shared_bytes} in that"
-    if own.lossless_bytes is not None and own.headroom_pool_bytes != asic.headroom_pool_bytes:
-        yield f"headroom pool {own.headroom_pool_bytes}, {asic.headroom_pool_bytes} in that"
+def _unlike_table(asic: Asic, buffers_read: Buffers) -> Iterator[str]:
+    if buffers_read.lossless_bytes is not None and buffers_read.lossless_bytes != asic.shared_bytes:
+        yield f"lossless pool {buffers_read.lossless_bytes}, {asic.shared_bytes} in that"
+    if buffers_read.lossless_bytes is not None and buffers_read.headroom_pool_bytes != asic.headroom_pool_bytes:
+        yield f"headroom pool {buffers_read.headroom_pool_bytes}, {asic.headroom_pool_bytes} in that"
     if asic.formula is None:
-        for (speed, cable), row in own.headroom.items():
+        for (speed, cable), row in buffers_read.headroom.items():
             table_row = asic.headroom.get((speed, cable))
             if table_row is not None and row.xoff_bytes != table_row.xoff_bytes:
                 yield f"xoff {row.xoff_bytes} at {speed} Gbit/s and {cable} m, {table_row.xoff_bytes} in that"
@@ -155,8 +155,8 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, buffers: Buffers | None, shar
         configured = buffers.shares if buffers else None
         cut, shares = _shares(spec.system, asic, configured)
         sizes_headroom = bool(configured) or (cut is not None and cut.headroom_percent is not None)
-        least = _least_headrooms(policy, spec, headrooms) if sizes_headroom else headrooms
-        need = _headroom_sum(policy, spec, least)
+        least_headrooms = _least_headrooms(policy, spec, headrooms) if sizes_headroom else headrooms
+        need = _headroom_sum(policy, spec, least_headrooms)
         free = thresholds.free_bytes(asic, need, cut, subject)
         pfc_bytes = thresholds.pfc_queue_bytes(
             free,

@@ -42,9 +42,9 @@ def restored(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         for name in running:
             if name not in readings:
                 raise FabricError("it has no backup", "give what was read before the change", subject=f"switch {name}")
-        given = {name: readings[name] for name in running}
-        parse_running(given, switches)  # refuses a backup that cannot be read
-        backup, _unread = _configurations(given, switches)
+        former_readings = {name: readings[name] for name in running}
+        parse_running(former_readings, switches)  # refuses a backup that cannot be read
+        backup, _unread = _configurations(former_readings, switches)
     now = {name: switch for name, switch in parse_running(running, switches).items() if name in backup}
     former = parse_running({name: backup[name] for name in (backup if only_checks else now)}, switches)
     changes = {

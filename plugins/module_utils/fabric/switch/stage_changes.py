@@ -46,20 +46,20 @@ def remaining_changes(
 ) -> list[StageChange]:
     """Return the remaining stages in order, each with at least one device."""
     remaining = []
-    left: dict[str, str] = {}  # the configurations of switches after an earlier stage
+    staged: dict[str, str] = {}  # the configurations of switches after an earlier stage
     for stage in stages(now, goal):
         texts = {}
         for name, state in stage.switches.items():
             if name not in whole_changes:
                 continue
             if state != goal.switches[name]:
-                text = _intermediate(left.get(name, running[name]), now.switches[name], state, stage.name)
+                text = _intermediate(staged.get(name, running[name]), now.switches[name], state, stage.name)
             else:
-                text = _last(left[name], state) if name in left else ""
+                text = _last(staged[name], state) if name in staged else ""
                 text = text or whole_changes[name]
             if text:
                 texts[name] = text
-                left[name] = _left(left.get(name, running[name]), text, state)
+                staged[name] = _left(staged.get(name, running[name]), text, state)
         hosts = sorted({host for host, _nic in stage.nics})
         if texts or hosts:
             remaining.append(StageChange(stage.name, texts, hosts))

@@ -80,14 +80,14 @@ def together(conditions: Sequence[tuple[str, Taken]], all_of: bool) -> tuple[Tak
     """
     certain = [taken.certain for _text, taken in conditions]
     possible = NONE.union(*(taken.possible for _text, taken in conditions))
-    both = all_of and len(conditions) > 1
+    needs_all = all_of and len(conditions) > 1
     return (
         Taken(
-            ALL.intersection(*certain) if both else NONE.union(*certain),
+            ALL.intersection(*certain) if needs_all else NONE.union(*certain),
             possible,
             any(taken.others for _text, taken in conditions),
         ),
-        [text for text, taken in conditions if both or taken.others or taken.certain != taken.possible],
+        [text for text, taken in conditions if needs_all or taken.others or taken.certain != taken.possible],
     )
 
 

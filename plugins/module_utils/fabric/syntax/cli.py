@@ -168,9 +168,9 @@ class CliReader:
         Those of a subinterface concern the packets of its port.
         """
         parent, dot, _number = port.partition(".")
-        where = f"interface {port} {place}" if dot else place
+        place_name = f"interface {port} {place}" if dot else place
         for text, effect in unread:
-            self.overrides.setdefault((f"{where.strip()} {text}".strip(), effect), []).append(parent)
+            self.overrides.setdefault((f"{place_name.strip()} {text}".strip(), effect), []).append(parent)
 
     def unread_of_classes(self, policy: CliLine | None) -> list[tuple[str, str]]:
         """Return the overrides among the actions of a policy map's classes."""

@@ -138,9 +138,9 @@ def _subinterfaces(ports: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _record_subinterfaces(model: Parsed, ports: Mapping[str, PortQos], subinterfaces: Mapping[str, str]) -> None:
     """Record the lines of subinterfaces that give their packets other settings than those of their port."""
     for name, parent in subinterfaces.items():
-        settings, below = model.ports[name], model.ports[parent]
-        qos = replace(model.qos_of(settings.merged_onto(below)), ip_mtu_bytes=ports[parent].ip_mtu_bytes)
-        for text in settings.lines_unlike(below) if qos != ports[parent] else ():
+        settings, parent_settings = model.ports[name], model.ports[parent]
+        qos = replace(model.qos_of(settings.merged_onto(parent_settings)), ip_mtu_bytes=ports[parent].ip_mtu_bytes)
+        for text in settings.lines_unlike(parent_settings) if qos != ports[parent] else ():
             model.overrides[f"interface {name} {text}", CLASS] = [parent]
 
 
@@ -153,7 +153,9 @@ def _record_sizes(
     """Record the MTUs of subinterfaces and VLAN interfaces that are smaller than those of the ports below them."""
     interfaces = [(name, model.ports[name], [parent]) for name, parent in subinterfaces.items()]
     for vlan, settings in model.vlan_interfaces.items():
-        carriers = [port for port, below in model.ports.items() if "." not in port and _carries(below, vlan)]
+        carriers = [
+            port for port, port_settings in model.ports.items() if "." not in port and _carries(port_settings, vlan)
+        ]
         interfaces.append((f"Vlan{vlan}", settings, carriers))
     for name, settings, carriers in interfaces:
         mtu = settings.get(MTU) or model.default_mtu_bytes

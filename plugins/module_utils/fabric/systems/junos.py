@@ -158,26 +158,26 @@ def _moves(reader: JunosReader, want: list[Line]) -> list[Line]:
     maps of others refer to them. Raises FabricError where there is no such queue.
     """
     kinds = {line[5]: (*line[:4], "no-loss") in want for line in want if line[:3] == CLASSES and line[4] == "queue-num"}
-    others = {name: traits for name, traits in reader.classes.items() if not name.startswith(OURS)}
+    foreign_classes = {name: traits for name, traits in reader.classes.items() if not name.startswith(OURS)}
     misplaced = {
         name: traits
-        for name, traits in others.items()
+        for name, traits in foreign_classes.items()
         if kinds.get(str(traits["queue"]), traits["lossless"]) != traits["lossless"]
     }
-    for name, traits in others.items():
+    for name, traits in foreign_classes.items():
         if name not in misplaced:
             kinds.setdefault(str(traits["queue"]), traits["lossless"])
     free = [queue for queue in ("1", "2", "5", "6") if queue not in kinds]
     lines: list[Line] = []
     for name, traits in misplaced.items():
-        alike = [queue for queue, lossless in {**DEFAULT_KINDS, **kinds}.items() if lossless == traits["lossless"]]
-        if not free + alike:
+        queues = [queue for queue, lossless in {**DEFAULT_KINDS, **kinds}.items() if lossless == traits["lossless"]]
+        if not free + queues:
             raise FabricError(
                 f"the policy's class of queue {traits['queue']} differs from it in no-loss, and all queues are in use",
                 "delete the class and what refers to it, or move it to a queue of its kind",
                 subject=f"{reader.name}: class-of-service forwarding-classes class {name}",
             )
-        queue = free.pop(0) if free else alike[0]
+        queue = free.pop(0) if free else queues[0]
         lines.append((*CLASSES, name, "queue-num", queue))
     return lines
 

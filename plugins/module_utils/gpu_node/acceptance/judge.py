@@ -60,7 +60,7 @@ class BandwidthResult:
         return None if self.limit is None else self.share * self.limit
 
     @property
-    def badness(self) -> tuple[int, float]:
+    def severity_key(self) -> tuple[int, float]:
         """Return the sort key, the worst first: too slow by its share, not measured, not judged, held."""
         if self.measured is None:
             return (1, 0.0)
@@ -91,10 +91,10 @@ def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[BandwidthResu
         rate, now = _rates(node, gpu)
         causes = (now,) if now else ()
         basis = f"{rate:.1f} {UNIT} of the PCIe link of {gpu}" if rate else f"the PCIe link of {gpu} is not known"
-        where = f"{source}, {gpu}" if gpu else source
+        claim_name = f"{source}, {gpu}" if gpu else source
         results.append(
             BandwidthResult(
-                f"{copy.test}, GPU {copy.column}", copy.gb_per_s, rate, COPY_SHARE, basis, where, "", causes
+                f"{copy.test}, GPU {copy.column}", copy.gb_per_s, rate, COPY_SHARE, basis, claim_name, "", causes
             )
         )
     for test, copies in between.items():
@@ -209,7 +209,7 @@ def known_causes(host: Host | None, guest: bool) -> tuple[str, ...]:
 
 def claims(results: list[BandwidthResult], baseline: dict[str, float] | None = None) -> list[Claim]:
     """Return the claims, the worst first; ``baseline`` are earlier numbers by name (``measured``)."""
-    judged = [_claim(result) for result in sorted(results, key=lambda result: (result.badness, result.what))]
+    judged = [_claim(result) for result in sorted(results, key=lambda result: (result.severity_key, result.what))]
     if baseline is not None:
         judged += _against(results, baseline)
     return judged

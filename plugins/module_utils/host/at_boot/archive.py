@@ -48,12 +48,12 @@ def build(start: str, with_bytecode: bool = False) -> bytes:
     return archive.getvalue()
 
 
-def is_same(one: bytes, other: bytes) -> bool:
+def is_same(archive: bytes, other_archive: bytes) -> bool:
     """Return True for equal files, and for zip files of the same sources with bytecode for the same Python.
 
     The bytecode itself may differ: marshal writes references as the running process has them.
     """
-    return one == other or _identity(one) == _identity(other)
+    return archive == other_archive or _identity(archive) == _identity(other_archive)
 
 
 def _identity(archive: bytes) -> dict[str, bytes]:

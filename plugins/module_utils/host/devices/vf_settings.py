@@ -104,7 +104,7 @@ def read(system: System, address: str) -> PfInterface:
     """Read the interface of a physical function, and its VFs. Raises HostError."""
     # In switchdev mode the representors of its VFs are interfaces of the same PCI device.
     links = [link(system, interface) for interface in interfaces(system, address)]
-    uplink = next((one for one in links if not one.representor), None)
+    uplink = next((netdev for netdev in links if not netdev.representor), None)
     if uplink is None:
         raise HostError(
             f"sriov: {address} has no network interface, which is needed to configure its VFs",

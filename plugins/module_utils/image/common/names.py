@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 
@@ -55,4 +55,4 @@ def checked_node(name: Any) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return the names for a message, at most LISTED of them."""
-    return some(names, LISTED)
+    return excerpt(names, LISTED)

@@ -78,7 +78,7 @@ def fetch(
 
         def get(*argv: str, show: str | None = None) -> None:
             command = entered(
-                root, [*there, "apt-get", "-q", *argv], network=True, readable=readable, writable=[folder]
+                root, [*prefix, "apt-get", "-q", *argv], network=True, readable=readable, writable=[folder]
             )
             run(command, env=environment, show=show, fault=downloads)
 
@@ -89,7 +89,7 @@ def fetch(
 
         lists, archives = (inside(root, name, follow=True) for name in (LISTS, ARCHIVES))
         # apt downloads a package alone into the present directory.
-        there = ["env", f"--chdir={archives}"] if alone else []
+        prefix = ["env", f"--chdir={archives}"] if alone else []
         archives.mkdir(parents=True, exist_ok=True)
         if not (lists / WHOLE).exists():
             run.progress(f"{run.subject}: running apt-get update")

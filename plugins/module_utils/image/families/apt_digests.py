@@ -51,8 +51,8 @@ def require_lists(lists: Path) -> None:
 
 def remove_altered(archives: Path, lists: Path) -> list[str]:
     """Remove the packages whose digests are in no list, and return their names."""
-    known = {digest.decode() for path in lists.glob("*_Packages") for digest in PACKAGE.findall(path.read_bytes())}
-    altered = [path for path in sorted(archives.glob("*.deb")) if sha256_of(path) not in known]
+    digests = {digest.decode() for path in lists.glob("*_Packages") for digest in PACKAGE.findall(path.read_bytes())}
+    altered = [path for path in sorted(archives.glob("*.deb")) if sha256_of(path) not in digests]
     for path in altered:
         path.unlink()
     return [path.name for path in altered]

@@ -43,8 +43,8 @@ def read_keyring(settings: Settings) -> str | None:
 
 def readable_paths(archives: Iterable[Archive]) -> list[Path]:
     """Return the paths of the build host that the archives name: keyrings, and directories of packages."""
-    named = [path for archive in archives for path in (archive.keyring, archive.local_folder()) if path]
-    return [Path(path) for path in dict.fromkeys(named) if Path(path).exists()]
+    paths = [path for archive in archives for path in (archive.keyring, archive.local_folder()) if path]
+    return [Path(path) for path in dict.fromkeys(paths) if Path(path).exists()]
 
 
 def read_pins(settings: Settings, places: Sequence[str]) -> dict[str, str]:

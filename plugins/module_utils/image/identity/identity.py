@@ -128,9 +128,13 @@ def read_ak(text: str, subject: str) -> bytes:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         data = b""
-    at = 2 + len(AK_TEMPLATE) + POINT_BYTES
-    begin = struct.pack(">H", at + POINT_BYTES) + AK_TEMPLATE
-    if not data.startswith(begin) or data[at : at + 2] != struct.pack(">H", 32) or len(data) != at + 2 + POINT_BYTES:
+    offset = 2 + len(AK_TEMPLATE) + POINT_BYTES
+    begin = struct.pack(">H", offset + POINT_BYTES) + AK_TEMPLATE
+    if (
+        not data.startswith(begin)
+        or data[offset : offset + 2] != struct.pack(">H", 32)
+        or len(data) != offset + 2 + POINT_BYTES
+    ):
         raise ImageError(
             "not an attestation key of a TPM", "give what node_identity_info returns as ak", subject=subject
         )

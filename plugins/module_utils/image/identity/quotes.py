@@ -58,7 +58,9 @@ class Quote:
     @property
     def seen(self) -> measured.Seen:
         """The PCRs by number, and the log."""
-        values = [self.values[at : at + VALUE_BYTES].hex() for at in range(0, len(self.values), VALUE_BYTES)]
+        values = [
+            self.values[offset : offset + VALUE_BYTES].hex() for offset in range(0, len(self.values), VALUE_BYTES)
+        ]
         return measured.Seen(dict(zip(PCRS, values)), self.log)
 
 
@@ -87,10 +89,10 @@ def expected(store: Store, node: str, public_key: str) -> measured.Prediction:
         raise ImageError(
             "the signed statement does not name it", "run playbooks/node_scripts.yml for it", subject=subject
         )
-    found = store.contents(IMAGES, stated[0], PREDICTION)
-    if found is None:
+    prediction = store.contents(IMAGES, stated[0], PREDICTION)
+    if prediction is None:
         raise ImageError(f"{store.path} has no prediction of its image {stated[0]}", measured.AGAIN, subject=subject)
-    return measured.load(found, stated[0])
+    return measured.load(prediction, stated[0])
 
 
 def check(node: str, prediction: measured.Prediction, ak: bytes, nonce: bytes, quote: Quote) -> None:
@@ -106,11 +108,12 @@ def check(node: str, prediction: measured.Prediction, ak: bytes, nonce: bytes, q
         raise ImageError("its quote answers another challenge, as an old quote would", again, subject=subject)
     if fields[1] != hashlib.sha256(quote.values).digest():
         raise ImageError("its quote is of other PCRs than it has shown", again, subject=subject)
-    wrong = [one for one in measured.verdicts(prediction, quote.seen) if one.problem]
+    wrong = [verdict for verdict in measured.verdicts(prediction, quote.seen) if verdict.problem]
     if wrong:
         reasons = "; ".join(
-            f"PCR {one.pcr} ({one.says}): {one.problem}, expected {' or '.join(one.wanted)}, seen {one.seen}"
-            for one in wrong
+            f"PCR {verdict.pcr} ({verdict.says}): {verdict.problem}, "
+            f"expected {' or '.join(verdict.wanted)}, seen {verdict.seen}"
+            for verdict in wrong
         )
         remedy = f"boot the image {prediction.image} (playbooks/reimage.yml -l {node}); if it runs it, "
         raise ImageError(
@@ -126,20 +129,20 @@ def _quoted(message: bytes) -> tuple[bytes, bytes] | None:
     try:
         if not message.startswith(QUOTE_BEGIN):
             return None
-        _signer, at = _sized(message, len(QUOTE_BEGIN))
-        nonce, at = _sized(message, at)
-        at += CLOCK_BYTES
+        _signer, offset = _sized(message, len(QUOTE_BEGIN))
+        nonce, offset = _sized(message, offset)
+        offset += CLOCK_BYTES
         bits = sum(1 << int(pcr) for pcr in PCRS)
         selection = struct.pack(">IHB", 1, 0x000B, 3) + bits.to_bytes(3, "little")
-        if message[at : at + len(selection)] != selection:
+        if message[offset : offset + len(selection)] != selection:
             return None
-        digest, at = _sized(message, at + len(selection))
-        return (nonce, digest) if at == len(message) else None
+        digest, offset = _sized(message, offset + len(selection))
+        return (nonce, digest) if offset == len(message) else None
     except struct.error:
         return None
 
 
-def _sized(data: bytes, at: int) -> tuple[bytes, int]:
+def _sized(data: bytes, offset: int) -> tuple[bytes, int]:
     """Return the content of a TPM2B at the offset, and the offset behind it."""
-    (size,) = struct.unpack_from(">H", data, at)
-    return data[at + 2 : at + 2 + size], at + 2 + size
+    (size,) = struct.unpack_from(">H", data, offset)
+    return data[offset + 2 : offset + 2 + size], offset + 2 + size

@@ -27,14 +27,14 @@ def read_pcrs(root: str = "/") -> dict[str, str] | None:
     """Return the sha256 values of the PCRs that are predicted, those that can be read; None without a TPM."""
     if not os.path.isdir(os.path.join(root, TPM)):
         return None
-    found = {}
+    values = {}
     for pcr in PCRS:
         try:
             with open(os.path.join(root, TPM, "pcr-sha256", pcr), encoding="ascii") as stream:
-                found[pcr] = stream.read().strip().lower()
+                values[pcr] = stream.read().strip().lower()
         except OSError:
             continue
-    return found
+    return values
 
 
 def read_log(path: str) -> list[str] | None:
@@ -50,21 +50,21 @@ def parse_log(data: bytes) -> list[str]:
     """Return the sha256 digests of PCR 4 in a firmware's log. Raises ValueError or struct.error for other data."""
     _pcr, _kind, _digest, size = FIRST.unpack_from(data)
     sizes = _digest_sizes(data[FIRST.size : FIRST.size + size])
-    at, found = FIRST.size + size, []
-    while at < len(data):
-        pcr, kind, count = struct.unpack_from("<III", data, at)
-        at += 12
+    offset, events = FIRST.size + size, []
+    while offset < len(data):
+        pcr, kind, count = struct.unpack_from("<III", data, offset)
+        offset += 12
         for _number in range(count):
-            (algorithm,) = struct.unpack_from("<H", data, at)
+            (algorithm,) = struct.unpack_from("<H", data, offset)
             if algorithm not in sizes:
                 raise ValueError("a digest of an unknown kind")
             if algorithm == SHA256 and str(pcr) == FIRMWARE and kind != NO_ACTION:
-                found.append(data[at + 2 : at + 2 + sizes[algorithm]].hex())
-            at += 2 + sizes[algorithm]
-        at += 4 + struct.unpack_from("<I", data, at)[0]
-    if at > len(data):
+                events.append(data[offset + 2 : offset + 2 + sizes[algorithm]].hex())
+            offset += 2 + sizes[algorithm]
+        offset += 4 + struct.unpack_from("<I", data, offset)[0]
+    if offset > len(data):
         raise ValueError("its last event is cut")
-    return found
+    return events
 
 
 def _digest_sizes(first: bytes) -> dict[int, int]:

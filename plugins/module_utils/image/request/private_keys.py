@@ -16,7 +16,7 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 # The largest usual file is a chain of certificates with its key.
@@ -169,7 +169,7 @@ def refuse(subject: str, keys: Mapping[str, str], published: Collection[str]) ->
     ]
     if secret:
         raise ImageError(
-            f"everyone who reaches a boot server could read {some(secret)}",
+            f"everyone who reaches a boot server could read {excerpt(secret)}",
             "remove it and deliver it with node_identity, or list it in published_keys if it is no secret",
             subject=subject,
         )

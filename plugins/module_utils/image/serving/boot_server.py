@@ -82,7 +82,7 @@ def _of_server(server: Server) -> tuple[list[str], Network | None]:
     """Return the errors in the server's own variables; and its network, None if it is unknown."""
     texts: list[str] = [
         *_value("boot_server_interface", _matching, server.interface, INTERFACE, "name one interface, like eth1"),
-        *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
+        *_value("boot_server_http_port", values.integer, server.http_port, 1, 65535),
         *_value("boot_server_store_dir", _folder, server.store_dir),
         *_value("boot_server_tftp_dir", _folder, server.tftp_dir),
     ]

@@ -38,10 +38,10 @@ def sign_by_key(program: bytes, key: Path, certificate: Path, time_s: int) -> by
     """
     subject = f"Secure Boot key {key}"
     with tempfile.TemporaryDirectory() as folder:
-        given, signed = Path(folder, "given"), Path(folder, "signed")
-        given.write_bytes(program)
+        unsigned_program, signed = Path(folder, "given"), Path(folder, "signed")
+        unsigned_program.write_bytes(program)
         options = ["-h", "sha256", "-key", f"{key}", "-certs", f"{certificate}", "-time", f"{time_s}"]
-        reason = _failure("sign", *options, "-in", f"{given}", "-out", f"{signed}")
+        reason = _failure("sign", *options, "-in", f"{unsigned_program}", "-out", f"{signed}")
         if reason:
             raise ImageError(
                 reason, "give an RSA key in PEM without password, and its certificate in PEM", subject=subject
@@ -78,8 +78,8 @@ def _problem(signed: bytes, program: bytes, certificate: Path) -> str | None:
 
 def _failure(*arguments: str) -> str | None:
     """Run osslsigncode; return its last lines if it fails, or None. Raises ImageError if there is none."""
-    done = Run("Secure Boot", lambda _line: None).process([TOOL, *arguments])
-    return (tail(done.stdout) or "no output") if done.returncode else None
+    run = Run("Secure Boot", lambda _line: None).process([TOOL, *arguments])
+    return (tail(run.stdout) or "no output") if run.returncode else None
 
 
 def unsigned(program: bytes) -> bytes:
@@ -101,10 +101,12 @@ def unsigned(program: bytes) -> bytes:
 
 def sections(program: bytes) -> dict[str, bytes]:
     """Return the content of each section of a program that ``unsigned`` accepts, by its name."""
-    found = {}
+    sections_by_name = {}
     for name, memory_bytes, _address, file_bytes, offset in _section_table(program):
-        found[name.rstrip(b"\0").decode("latin-1")] = program[offset : offset + min(memory_bytes, file_bytes)]
-    return found
+        sections_by_name[name.rstrip(b"\0").decode("latin-1")] = program[
+            offset : offset + min(memory_bytes, file_bytes)
+        ]
+    return sections_by_name
 
 
 def digest(program: bytes) -> str:
@@ -126,12 +128,13 @@ def digest(program: bytes) -> str:
 def _section_table(program: bytes) -> list[tuple[bytes, int, int, int, int]]:
     header = _word(program, PE_OFFSET)
     count, optional_bytes = (
-        int.from_bytes(program[header + at : header + at + 2], "little") for at in (SECTIONS, OPTIONAL_BYTES)
+        int.from_bytes(program[header + offset : header + offset + 2], "little")
+        for offset in (SECTIONS, OPTIONAL_BYTES)
     )
     begin = header + OPTIONAL + optional_bytes
     return [row for row in SECTION.iter_unpack(program[begin : begin + count * SECTION.size]) if row[3]]
 
 
-def _word(program: bytes, at: int) -> int:
+def _word(program: bytes, offset: int) -> int:
     """Return the number of 32 bits at this offset."""
-    return int.from_bytes(program[at : at + 4], "little")
+    return int.from_bytes(program[offset : offset + 4], "little")

@@ -47,8 +47,12 @@ class SecureBoot:
 
     def predict(self, digest: str, program: bytes) -> Prediction:
         """Return what a boot of the image's program measures, with signed policies if there is a key file."""
-        found = measured.predict(digest, program)
-        return found if self.command or self.key is None else policy.with_policies(found, self.key, self.certificate)
+        prediction = measured.predict(digest, program)
+        return (
+            prediction
+            if self.command or self.key is None
+            else policy.with_policies(prediction, self.key, self.certificate)
+        )
 
     def has_signed(self, signed: bytes, program: bytes) -> bool:
         """Return whether ``signed`` is the program with a signature of this site."""
@@ -81,16 +85,16 @@ class Programs:
             return place.read_bytes()
         folder = self.work / f"uki-{digest}"
         folder.mkdir()
-        made = folder / "uki"
+        program = folder / "uki"
         system = f'ID={manifest.distribution}\nPRETTY_NAME="{manifest.name} {digest[:12]}"\n'
         tools.ukify(
             run,
             *("build", f"--linux={kernel}", f"--initrd={stage}", f"--uname={manifest.kernel.version}"),
             *(f"--cmdline={' '.join((*manifest.kernel_arguments, *sealed_words(digest)))}", f"--os-release={system}"),
-            *(f"--stub={tools.stub}", f"--efi-arch={tools.efi_architecture}", f"--output={made}"),
+            *(f"--stub={tools.stub}", f"--efi-arch={tools.efi_architecture}", f"--output={program}"),
             readable=(kernel, stage),
             writable=(folder,),
         )
         place.parent.mkdir(exist_ok=True)
-        os.replace(made, place)
+        os.replace(program, place)
         return place.read_bytes()

@@ -103,23 +103,23 @@ def extended(value: str, *measured: str) -> str:
 def predict(image: str, program: bytes) -> Prediction:
     """Return what a boot of the image's program measures; its signature makes no difference. Raises ImageError."""
     subject = f"program of image {image}"
-    found = authenticode.sections(program) if authenticode.unsigned(program) else {}
-    missing = [name for name in MEASURED if name not in found]
-    if missing or not authenticode.unsigned(found[".linux"]):
+    program_sections = authenticode.sections(program) if authenticode.unsigned(program) else {}
+    missing = [name for name in MEASURED if name not in program_sections]
+    if missing or not authenticode.unsigned(program_sections[".linux"]):
         reason = f"has no section {missing[0]}" if missing else "its kernel is no program of 64-bit firmware"
         raise ImageError(reason, "use a kernel with an EFI stub, as those of the distributions", subject=subject)
     phases = [extended(BEGIN, *measurements_of(program))]
     for phase in PHASES:
         phases.append(extended(phases[-1], _sha256(phase.encode())))
     pcrs = {IMAGE: (extended(BEGIN, image),), PROGRAM: tuple(phases), SETTINGS: (BEGIN,), EXTENSIONS: (BEGIN,)}
-    programs = (authenticode.digest(program), authenticode.digest(found[".linux"]))
+    programs = (authenticode.digest(program), authenticode.digest(program_sections[".linux"]))
     return Prediction(image, programs, pcrs)
 
 
 def measurements_of(program: bytes) -> list[str]:
     """Return the digests that the stub of an image's program measures into PCR 11: a section's name, its content."""
-    found = authenticode.sections(program)
-    return [_sha256(data) for name in MEASURED for data in (name.encode() + b"\0", found[name])]
+    program_sections = authenticode.sections(program)
+    return [_sha256(data) for name in MEASURED for data in (name.encode() + b"\0", program_sections[name])]
 
 
 def dump(prediction: Prediction) -> bytes:
@@ -131,15 +131,15 @@ def load(data: bytes | str, image: str) -> Prediction:
     """Parse the prediction of this image. Raises ImageError."""
     subject = f"prediction of image {image}"
     try:
-        found: Prediction = stored.load(Prediction, json.loads(data), FORMAT, "prediction of PCRs", AGAIN)
+        prediction: Prediction = stored.load(Prediction, json.loads(data), FORMAT, "prediction of PCRs", AGAIN)
     except StoredError as error:
         raise ImageError(error.cause, error.remedy, subject=subject) from error
     except (ValueError, RecursionError) as error:
         raise ImageError(f"not a prediction of PCRs: {error}", AGAIN, subject=subject) from error
-    values = [*found.programs, *(value for values in found.pcrs.values() for value in values)]
-    if found.image != image or not found.programs or not all(map(DIGEST.fullmatch, values)):
-        raise ImageError(f"is that of image {found.image}, or not complete", AGAIN, subject=subject)
-    return found
+    values = [*prediction.programs, *(value for values in prediction.pcrs.values() for value in values)]
+    if prediction.image != image or not prediction.programs or not all(map(DIGEST.fullmatch, values)):
+        raise ImageError(f"is that of image {prediction.image}, or not complete", AGAIN, subject=subject)
+    return prediction
 
 
 def verdicts(prediction: Prediction, seen: Seen) -> list[PcrVerdict]:
@@ -150,27 +150,27 @@ def verdicts(prediction: Prediction, seen: Seen) -> list[PcrVerdict]:
         SETTINGS: "nothing was added to the command line",
         EXTENSIONS: "the program has loaded no extension",
     }
-    made = [_firmware_verdict(prediction, seen)]
+    checked = [_firmware_verdict(prediction, seen)]
     for pcr, text in says.items():
         wanted, value = prediction.pcrs.get(pcr, ()), seen.pcrs.get(pcr)
         problem = "" if value in wanted else "another value than predicted" if value else "it could not be read"
-        made.append(PcrVerdict(pcr, text, wanted, value, problem))
-    return made
+        checked.append(PcrVerdict(pcr, text, wanted, value, problem))
+    return checked
 
 
 def _firmware_verdict(prediction: Prediction, seen: Seen) -> PcrVerdict:
     """Compare the programs that the firmware has started, by its log, if PCR 4 says that this log is true."""
     value, log = seen.pcrs.get(FIRMWARE), seen.log
     programs = [digest for digest in log or () if digest not in TRIES]
-    others = [digest for digest in programs if digest not in prediction.programs]
+    foreign = [digest for digest in programs if digest not in prediction.programs]
     if value is None:
         problem = "it could not be read"
     elif log is None:
         problem = "the firmware's log could not be read"
     elif extended(BEGIN, *log) != value:
         problem = "the firmware's log is not that of this boot"
-    elif others:
-        problem = f"the firmware has started another program, {others[0]}"
+    elif foreign:
+        problem = f"the firmware has started another program, {foreign[0]}"
     elif programs[:1] != [prediction.programs[0]]:
         problem = "the firmware has not started the image's program"
     else:

@@ -89,14 +89,14 @@ def _policies(prediction: Prediction) -> list[bytes]:
     calling, returning, separator = TRIES
     bits = sum(1 << int(pcr) for pcr in PCRS)
     selection = struct.pack(">IHB", 1, 0x000B, 3) + bits.to_bytes(3, "little")
-    found = []
+    policies = []
     for tries in range(MOST_TRIES):
         for programs in (prediction.programs, prediction.programs[:1]):
             log = [calling, separator, *(returning, calling) * tries, *programs]
             values = extended(BEGIN, *log) + prediction.pcrs[IMAGE][0] + prediction.pcrs[SETTINGS][0]
             digest = hashlib.sha256(bytes.fromhex(values)).digest()
-            found.append(_extended(bytes(32), POLICY_PCR + selection + digest))
-    return found
+            policies.append(_extended(bytes(32), POLICY_PCR + selection + digest))
+    return policies
 
 
 def _extended(policy: bytes, data: bytes) -> bytes:
@@ -109,10 +109,10 @@ def _signature(policy: bytes, key: Path) -> str:
 
 def _openssl(*arguments: str, stdin: bytes = b"") -> bytes:
     environment = {"PATH": search_path(), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(["openssl", *arguments], input=stdin, check=False, capture_output=True, env=environment)
-    if done.returncode:
-        output = " ".join(done.stderr.decode("utf-8", "replace").split())
+    run = subprocess.run(["openssl", *arguments], input=stdin, check=False, capture_output=True, env=environment)
+    if run.returncode:
+        output = " ".join(run.stderr.decode("utf-8", "replace").split())
         raise ImageError(
             output or "it failed", "give files in PEM, a key without password", subject=f"openssl {arguments[0]}"
         )
-    return done.stdout
+    return run.stdout

@@ -63,23 +63,23 @@ def unpacked(
     family = family_of(layer.distribution)
     digests = family.release_digests(layer, fetch)
     key = hashlib.sha256(canonical_json([debian, PACKAGES, sorted(digests.items())])).hexdigest()
-    found = Tools(key, cache / "boot-tools" / key, efi)
-    if found.tree.exists():
-        os.utime(found.tree)  # records the last use
-        return found
+    boot_tools = Tools(key, cache / "boot-tools" / key, efi)
+    if boot_tools.tree.exists():
+        os.utime(boot_tools.tree)  # records the last use
+        return boot_tools
     run.progress(f"{run.subject}: unpacking {', '.join(PACKAGES)}")
     tree = work / f"boot-tools-{debian}"
     tree.mkdir()
     family.unpack_alone(tree, layer, digests, run, cache / "apt" / f"lists-{key}", PACKAGES)
     _require_version(Tools(key, tree, efi), run)
-    found.tree.parent.mkdir(exist_ok=True)
-    os.replace(tree, found.tree)
-    return found
+    boot_tools.tree.parent.mkdir(exist_ok=True)
+    os.replace(tree, boot_tools.tree)
+    return boot_tools
 
 
-def _require_version(made: Tools, run: Run) -> None:
+def _require_version(boot_tools: Tools, run: Run) -> None:
     """Raise ImageError for a ukify that was never tried, and without a stub."""
-    text = made.ukify(run, "--version")
+    text = boot_tools.ukify(run, "--version")
     match = re.match(r"ukify (\d+)", text)
     if not match or int(match[1]) < LEAST_VERSION:
         raise ImageError(
@@ -87,7 +87,7 @@ def _require_version(made: Tools, run: Run) -> None:
             "use an archive that has it in node_image_secure_boot.archive, such as Debian 13",
             subject=run.subject,
         )
-    if not made.stub.is_file():
+    if not boot_tools.stub.is_file():
         raise ImageError(
-            f"its systemd-boot-efi has no {made.stub.name}", "use an archive that has it", subject=run.subject
+            f"its systemd-boot-efi has no {boot_tools.stub.name}", "use an archive that has it", subject=run.subject
         )

@@ -60,25 +60,25 @@ def compare(
     in_subnet: dict[PlannedEnd, list[PlannedEnd]] = {}
     if infiniband is not None:
         for seen_link in infiniband:
-            one, other = _infiniband_end(planned, seen_link.one), _infiniband_end(planned, seen_link.other)
-            in_subnet.setdefault(one, []).append(other)
-            in_subnet.setdefault(other, []).append(one)
-            views[one], views[other] = other, one
-            found_speeds[one] = found_speeds[other] = seen_link.speed_gbit_s
+            end_a, end_b = _infiniband_end(planned, seen_link.one), _infiniband_end(planned, seen_link.other)
+            in_subnet.setdefault(end_a, []).append(end_b)
+            in_subnet.setdefault(end_b, []).append(end_a)
+            views[end_a], views[end_b] = end_b, end_a
+            found_speeds[end_a] = found_speeds[end_b] = seen_link.speed_gbit_s
         # The subnet manager sees everything that is connected to it.
         subnet = {end.device for end in planned.infiniband.values()}
     faults: list[CableFault] = []
     judged = {"right": 0, "wrong": 0, "unread": 0}
     wrong: dict[PlannedEnd, PlannedEnd] = {}
     for link in planned.links:
-        one, other = link.one, link.other
+        end_a, end_b = link.one, link.other
         readers = [
             end
-            for end in (one, other)
+            for end in (end_a, end_b)
             if (end.device in subnet if link.infiniband else end.device in read and end not in hidden)
         ]
         # The neighbour of a port that its own system does not see is unknown, unless the far end sees another device.
-        if not link.infiniband and hidden & {one, other} and not any(end in views for end in readers):
+        if not link.infiniband and hidden & {end_a, end_b} and not any(end in views for end in readers):
             readers = []
         if not readers:
             judged["unread"] += 1
@@ -88,8 +88,8 @@ def compare(
         # A NIC or a switch port without a link reports the speed -1 or 0; a link of the subnet has one.
         for end in readers:
             speed = found_speeds.get(end, 0)
-            known = speed > 0 or link.infiniband
-            if views.get(end) == link.far(end) and known and speed != link.speed_gbit_s > 0:
+            speed_is_known = speed > 0 or link.infiniband
+            if views.get(end) == link.far(end) and speed_is_known and speed != link.speed_gbit_s > 0:
                 seen_speed = f"runs at {speed:g} Gbit/s" if speed > 0 else "has an unknown speed"
                 cause = f"{end} {seen_speed}, but {link.speed_gbit_s:g} is planned"
                 faults.append(CableFault("speed", str(link), f"{cause}; check the port and the cable"))
@@ -152,16 +152,18 @@ def _swapped(
             continue
         mate = expected[view].far(view)
         if mate != end and wrong.get(mate) == expected[end].far(end):
-            one, other = sorted((str(expected[end]), str(expected[mate])))
+            cable_a, cable_b = sorted((str(expected[end]), str(expected[mate])))
             # The ends of both cables report the same swap, at either side.
-            near, far = sorted((end.device, mate.device)), sorted((view.device, expected[end].far(end).device))
-            side = near if near <= far else far
-            pairs.setdefault((one, other), ", ".join(dict.fromkeys(side)))
+            near_devices, far = sorted((end.device, mate.device)), sorted((view.device, expected[end].far(end).device))
+            side = near_devices if near_devices <= far else far
+            pairs.setdefault((cable_a, cable_b), ", ".join(dict.fromkeys(side)))
     reported = {cable for pair in pairs for cable in pair}
     remaining_faults = [fault for fault in faults if not (fault.kind == "wrong" and fault.cable in reported)]
     return remaining_faults + [
-        CableFault("swapped", f"{one} and {other}", f"swap the ends of the cables {one} and {other} at {side}")
-        for (one, other), side in pairs.items()
+        CableFault(
+            "swapped", f"{cable_a} and {cable_b}", f"swap the ends of the cables {cable_a} and {cable_b} at {side}"
+        )
+        for (cable_a, cable_b), side in pairs.items()
     ]
 
 
@@ -170,9 +172,9 @@ def _unplanned(views: Mapping[PlannedEnd, PlannedEnd], expected: Mapping[Planned
     faults = {}
     for end, view in views.items():
         if end not in expected and view not in expected:
-            one, other = sorted((end, view))
-            faults[one, other] = CableFault(
-                "unplanned", f"{one} - {other}", "no such cable is planned; plan it or remove it"
+            end_a, end_b = sorted((end, view))
+            faults[end_a, end_b] = CableFault(
+                "unplanned", f"{end_a} - {end_b}", "no such cable is planned; plan it or remove it"
             )
     return list(faults.values())
 

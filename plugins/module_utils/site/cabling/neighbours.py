@@ -156,11 +156,11 @@ def read_infiniband(text: str) -> list[InfinibandLink]:
     A speed that is not known is 0.
     """
     links: dict[tuple[tuple[str, int], tuple[str, int]], float] = {}
-    for near, _guid, width, speed, far, _far_guid, one, other in _subnet_ports(text):
-        ends = sorted(((one, int(near)), (other, int(far))))
+    for near_name, _guid, width, speed, far, _far_guid, end_a, end_b in _subnet_ports(text):
+        ends = sorted(((end_a, int(near_name)), (end_b, int(far))))
         gbit_s = int(width) * LANE_GBIT_S.get(speed, 0)
         links[ends[0], ends[1]] = min(gbit_s, links.get((ends[0], ends[1]), gbit_s))
-    return [InfinibandLink(one, other, speed) for (one, other), speed in sorted(links.items())]
+    return [InfinibandLink(end_a, end_b, speed) for (end_a, end_b), speed in sorted(links.items())]
 
 
 def read_guids(text: str) -> dict[str, set[str]]:
@@ -169,9 +169,9 @@ def read_guids(text: str) -> dict[str, set[str]]:
     A description has several GUIDs if several nodes have it.
     """
     guids: dict[str, set[str]] = {}
-    for _near, guid, _width, _speed, _far, far_guid, one, other in _subnet_ports(text):
-        guids.setdefault(one, set()).add(guid)
-        guids.setdefault(other, set()).add(far_guid)
+    for _near, guid, _width, _speed, _far, far_guid, end_a, end_b in _subnet_ports(text):
+        guids.setdefault(end_a, set()).add(guid)
+        guids.setdefault(end_b, set()).add(far_guid)
     return guids
 
 

@@ -111,9 +111,9 @@ def planned_in_netbox(netbox: Mapping[str, Any]) -> Planned:
         if interface["management"]
     }
     for interface in netbox["links"]:
-        one, other = (PlannedEnd(*end) for end in interface["ends"])
-        names = (_label(netbox, one), _label(netbox, other))
-        planned.add(PlannedCable(one, other, interface["speed_gbit_s"], interface["infiniband"]), names)
+        end_a, end_b = (PlannedEnd(*end) for end in interface["ends"])
+        names = (_label(netbox, end_a), _label(netbox, end_b))
+        planned.add(PlannedCable(end_a, end_b, interface["speed_gbit_s"], interface["infiniband"]), names)
     return planned
 
 
@@ -133,13 +133,13 @@ def roce_variables(netbox: Mapping[str, Any], switches: Collection[str], hosts: 
         port: dict[str, Any] = {"speed_gbit_s": link["speed_gbit_s"]} if link["speed_gbit_s"] else {}
         if link["length_m"] is not None:
             port["cable_m"] = ceil(link["length_m"])
-        for (near, far), near_is, far_is in zip((ends, ends[::-1]), of_switches, of_switches[::-1]):
-            host_variables = variables.setdefault(near.device, {})
+        for (near_end, far), near_is, far_is in zip((ends, ends[::-1]), of_switches, of_switches[::-1]):
+            host_variables = variables.setdefault(near_end.device, {})
             if near_is:
                 peer = {"switch": far.device, "port": far.interface} if far_is else _host(netbox, far)
-                host_variables.setdefault("roce_switch_ports", {})[near.interface] = {**port, "peer": peer}
+                host_variables.setdefault("roce_switch_ports", {})[near_end.interface] = {**port, "peer": peer}
             else:
-                host_variables.setdefault("roce_host_nics", {})[_label(netbox, near)] = port
+                host_variables.setdefault("roce_host_nics", {})[_label(netbox, near_end)] = port
     return variables
 
 

@@ -82,18 +82,18 @@ class Writer:
 
     def _read(self, kind: str) -> list[Raw]:
         path, wanted = KINDS[kind].path, self._wanted[kind]
-        names = {"id", "display", *KINDS[kind].key_fields, *(name for each in wanted.values() for name in each)}
+        names = {"id", "display", *KINDS[kind].key_fields, *(name for entry in wanted.values() for name in entry)}
         fields = ("fields", ",".join(sorted(names)))
         if kind in ("sites", "manufacturers", "device_roles"):
             return self._api.read_named(path, "slug", [slug for (slug,) in wanted], fields)
         if kind == "prefixes":
-            return self._api.read_named(path, "prefix", [each for (each,) in wanted], ("vrf_id", "null"), fields)
+            return self._api.read_named(path, "prefix", [entry for (entry,) in wanted], ("vrf_id", "null"), fields)
         if kind == "addresses":
-            prefixes = [each for (each,) in self._wanted["prefixes"]]
+            prefixes = [entry for (entry,) in self._wanted["prefixes"]]
             return self._api.read_named(path, "parent", prefixes, ("vrf_id", "null"), fields)
         owner, name = ("manufacturers", "manufacturer_id") if kind == "device_types" else ("sites", "site_id")
         # Before the first write, as in a check, the owner has no id, and nothing is read.
-        return [each for number in self._keys[owner] for each in self._api.read(path, [(name, number), fields])]
+        return [entry for number in self._keys[owner] for entry in self._api.read(path, [(name, number), fields])]
 
     def _remember(self, kind: str, raws: Iterable[Raw]) -> None:
         """Record the objects that NetBox has. Raises SiteError where it has a planned object twice."""
@@ -138,7 +138,9 @@ class Writer:
         for key, fields in objects.items():
             name = f"{store} {fields['label'] if kind == 'cables' else Ref(kind, key)}"
             raw = self._raws[store].get(key)
-            changes = {field: each for field, each in fields.items() if raw is None or self._differs(raw, field, each)}
+            changes = {
+                field: value for field, value in fields.items() if raw is None or self._differs(raw, field, value)
+            }
             for field, value in changes.items():
                 self._show(name, field, raw, value)
             if raw is None and kind != PRIMARY:
@@ -150,7 +152,9 @@ class Writer:
         self._counts[kind] = {"created": len(created), "updated": len(updated), "same": unchanged}
         if not self._check:
             for method, rows_in in (("POST", created), ("PATCH", updated)):
-                rows = [(name, {field: self._sent(value) for field, value in each.items()}) for name, each in rows_in]
+                rows = [
+                    (name, {field: self._sent(value) for field, value in changes.items()}) for name, changes in rows_in
+                ]
                 self._remember(store, self._api.write(method, KINDS[store].path, rows))
 
     def _differs(self, raw: Raw, field: str, value: Any) -> bool:

@@ -28,7 +28,7 @@ def read_model(name: str, settings: Section) -> Model:
                     "names", f"port {port} is listed twice, also in {owner[port]}", "correct the range of one of them"
                 )
             owner[port] = group
-    return Model(name, settings.whole("units", 1, 1, 60), watts, capped, settings.text("part", name), ports)
+    return Model(name, settings.integer("units", 1, 1, 60), watts, capped, settings.text("part", name), ports)
 
 
 def _read_ports(name: str, settings: Section) -> PortGroup:
@@ -41,7 +41,7 @@ def _read_ports(name: str, settings: Section) -> PortGroup:
             f"there are {len(interfaces)} interfaces and {len(names)} names",
             "give one interface for each name",
         )
-    nic_ports = settings.whole("nic_ports", 1, 1, 16)
+    nic_ports = settings.integer("nic_ports", 1, 1, 16)
     if len(names) % nic_ports:
         raise settings.refuse_setting(
             "nic_ports", f"{len(names)} ports are not a multiple of nic_ports", "correct names or nic_ports"

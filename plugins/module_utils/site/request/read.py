@@ -77,7 +77,7 @@ def read(data: Any, source: Source | None = None) -> Blueprint:
 def _read_floor(settings: Section) -> Floor:
     settings.only("racks_per_row", "rack_width_m", "row_pitch_m", "tray_m", "slack_m")
     return Floor(
-        settings.whole("racks_per_row", 10, 1, 1000),
+        settings.integer("racks_per_row", 10, 1, 1000),
         settings.number("rack_width_m", 0.6, 0.1, 10),
         settings.number("row_pitch_m", 2.4, 0.1, 50),
         settings.number("tray_m", 0.5, 0, 20),
@@ -105,8 +105,8 @@ def _read_block(name: str, settings: Section, blocks: Mapping[str, BlockSpec]) -
     rack = None
     if "units" in settings.data:
         rack = RackSpec(
-            settings.whole("units", minimum=1, maximum=100),
-            settings.whole("supplies", 0, 0, 16),
+            settings.integer("units", minimum=1, maximum=100),
+            settings.integer("supplies", 0, 0, 16),
             settings.number("supply_watts", 0),
             settings.number("brake_s", 0),
             settings.number("breaker_s", 0),
@@ -119,7 +119,7 @@ def _read_block(name: str, settings: Section, blocks: Mapping[str, BlockSpec]) -
                 )
     label = settings.text("name", f"{name.replace('_', '-')}-{{n}}")
     _check_template(settings, "name", label, NUMBERS)
-    return BlockSpec(name, outer, settings.whole("count", 1), settings.flag("new_row"), label, rack)
+    return BlockSpec(name, outer, settings.integer("count", 1), settings.flag("new_row"), label, rack)
 
 
 def _check_template(settings: Section, setting: str, text: str, numbers: tuple[str, ...]) -> None:
@@ -137,7 +137,7 @@ def _read_network(name: str, settings: Section, blocks: Mapping[str, BlockSpec])
     except ValueError as error:
         raise settings.refuse_setting("network", str(error), "write it like 10.0.0.0/20") from None
     per = _known(settings, "per", SITE, (SITE, *blocks))
-    spec = NetworkSpec(name, network, per, settings.whole("count", 1), settings.whole("gateway", 0, 0))
+    spec = NetworkSpec(name, network, per, settings.integer("count", 1), settings.integer("gateway", 0, 0))
     if spec.gateway >= network.num_addresses:
         raise settings.refuse_setting("gateway", f"{network} has no address {spec.gateway}", "use a smaller offset")
     return spec
@@ -195,17 +195,17 @@ def _read_kind(
         name,
         model,
         per,
-        settings.whole("count", 1),
-        settings.whole("total", sys.maxsize),
+        settings.integer("count", 1),
+        settings.integer("total", sys.maxsize),
         label,
         rack,
-        settings.whole("unit", 1, 1, 100),
+        settings.integer("unit", 1, 1, 100),
         on,
         served,
         groups,
         settings.part("vars").data,
         addresses,
-        settings.whole("spare_percent", 0, 1, 50),
+        settings.integer("spare_percent", 0, 1, 50),
     )
 
 
@@ -235,12 +235,12 @@ def _read_address(
                 f"{count} ports need {count} networks, but {name} has {networks[name].count}",
                 f"set networks.{name}.count to {count}",
             )
-        return AddressSpec(name, detail.whole("first", minimum=0), ports)
+        return AddressSpec(name, detail.integer("first", minimum=0), ports)
     if networks[name].count > 1:
         raise section.refuse_setting(
             name, f"{name} is {networks[name].count} networks, one for each port", "write {first: 1, ports: GROUP}"
         )
-    return AddressSpec(name, section.whole(name, minimum=0), "")
+    return AddressSpec(name, section.integer(name, minimum=0), "")
 
 
 def _read_link(name: str, settings: Section, kinds: Mapping[str, DeviceKind], media: Mapping[str, Medium]) -> LinkRule:
@@ -260,8 +260,8 @@ def _read_link(name: str, settings: Section, kinds: Mapping[str, DeviceKind], me
         settings.text("ports"),
         to,
         settings.text("to_ports"),
-        settings.whole("each", 0, 1, 64),
-        settings.whole("planes", 1, 1, 1024),
+        settings.integer("each", 0, 1, 64),
+        settings.integer("planes", 1, 1, 1024),
         media[_known(settings, "medium", None, tuple(media))],
         settings.text("fabric", name),
         settings.flag("roce"),

@@ -64,7 +64,7 @@ class Section(Settings):
         """Return a setting that is one line of text."""
         return self._value(name, default, values.text)
 
-    def whole(self, name: str, default: Any = _REQUIRED, minimum: int = 1, maximum: int = 1_000_000) -> int:
+    def integer(self, name: str, default: Any = _REQUIRED, minimum: int = 1, maximum: int = 1_000_000) -> int:
         """Return a setting that is a whole number."""
         return self._value(name, default, values.within(minimum, maximum))
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, name
@@ -128,7 +128,7 @@ def _drivers(drivers: dict[str, list[str]], running: bool) -> list[Drift]:
         consequence = "QEMU has lost it: the guest's driver works on a device that the host has taken back"
     return [
         Drift(
-            f"{some(names)} {'is' if len(names) == 1 else 'are'} bound to {driver}, not to vfio-pci",
+            f"{excerpt(names)} {'is' if len(names) == 1 else 'are'} bound to {driver}, not to vfio-pci",
             [HOST],
             consequence,
             "run playbooks/gpu_hosts.yml with it in gpu_host_vfio, or stop what uses it on the host",
@@ -142,7 +142,7 @@ def _no_iommu(names: list[str]) -> list[Drift]:
         return []
     return [
         Drift(
-            f"{some(names)} {'is' if len(names) == 1 else 'are'} in no IOMMU group",
+            f"{excerpt(names)} {'is' if len(names) == 1 else 'are'} in no IOMMU group",
             [HOST],
             "the host's IOMMU is off: libvirt does not start the virtual machine",
             "enable it in the BIOS, boot with intel_iommu=on or amd_iommu=on (role gpu_host)",
@@ -287,7 +287,7 @@ def _cpus(have: Definition, host: Host) -> list[Drift]:
             remote_threads.append(f"{thread} on node {format_ranges(nodes)}, memory on {format_ranges(cell.nodes)}")
     drifts = []
     if offline:
-        threads = some(sorted({thread for items in offline.values() for thread in items}))
+        threads = excerpt(sorted({thread for items in offline.values() for thread in items}))
         drifts.append(
             Drift(
                 f"CPU {format_ranges(offline)} of the host is offline or gone; {threads} is pinned to it",
@@ -299,7 +299,7 @@ def _cpus(have: Definition, host: Host) -> list[Drift]:
     if remote_threads:
         drifts.append(
             Drift(
-                f"vCPUs are not on the node of their memory: {some(remote_threads)}",
+                f"vCPUs are not on the node of their memory: {excerpt(remote_threads)}",
                 [HOST],
                 "each access to that memory crosses the socket link",
                 PLAN_AGAIN,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import DEFINED, RUNNING, Drift
@@ -132,7 +132,7 @@ def against_plan(compared: list[XmlDifference], have: Definition, wanted: Wanted
             details = dict.fromkeys(row.detail(word, item) for word, item in hits)
             items.append(
                 Drift(
-                    f"{row.summary}: {some(list(details))}",
+                    f"{row.summary}: {excerpt(list(details))}",
                     [side],
                     row.consequence,
                     REMEDY[side],
@@ -166,7 +166,7 @@ def _devices(unreported: list[XmlDifference], have: Definition, wanted: Wanted, 
             continue
         paths = [item for item in unreported if (match := HOSTDEV.fullmatch(item.path)) and match[1] in addresses]
         unreported[:] = [item for item in unreported if item not in paths]
-        names = some([_label(have, wanted, address) for address in sorted(addresses)])
+        names = excerpt([_label(have, wanted, address) for address in sorted(addresses)])
         items.append(
             Drift(
                 f"the domain {phrase.format(names)}", [side], consequence, REMEDY[side], [item.path for item in paths]
@@ -180,7 +180,7 @@ def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> li
     common = [address for address in sorted(wanted.places) if address in have.places]
     flat = [address for address in common if _below_switch(wanted, address) and not _below_switch(have, address)]
     if flat:
-        names = some([_label(have, wanted, address) for address in flat])
+        names = excerpt([_label(have, wanted, address) for address in flat])
         verb = "stands" if len(flat) == 1 else "stand"
         return [
             Drift(
@@ -195,7 +195,7 @@ def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> li
         return []
     displaced = [address for address in common if have.places[address] != wanted.places[address]]
     names = (
-        f": {some([_label(have, wanted, address) for address in displaced])} at another guest address"
+        f": {excerpt([_label(have, wanted, address) for address in displaced])} at another guest address"
         if displaced
         else ""
     )

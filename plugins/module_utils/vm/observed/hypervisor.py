@@ -104,7 +104,9 @@ def unpinned_guests(domains: dict[str, ObservedDomain], cpus: set[int]) -> dict[
         if len(ranges) < number:
             ranges.append(vcpu.get("cpuset", "") if vcpu is not None else "")
         allowed = [set(parse_ranges(text)) for text in ranges]
-        shared = {cpu for one in allowed if len(one) != 1 for cpu in (one & cpus if one else cpus)}
+        shared = {
+            cpu for guest_cpus in allowed if len(guest_cpus) != 1 for cpu in (guest_cpus & cpus if guest_cpus else cpus)
+        }
         if shared:
             cpus_of_domain[name] = sorted(shared)
     return cpus_of_domain

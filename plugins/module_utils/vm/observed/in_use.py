@@ -77,9 +77,9 @@ def _of_disks(host: Host, hypervisor: Hypervisor) -> Iterator[tuple[str, str]]:
     passed: set[str] = set()
     for observed in hypervisor.domains.values():
         texts = (observed.inactive_xml, observed.live_xml)
-        held = [holdings(xml) for xml in texts if xml]
-        used[f"virtual machine {observed.name}"] = [path for item in held for path in item.disks]
-        passed.update(address for item in held for address in item.devices)
+        disks = [holdings(xml) for xml in texts if xml]
+        used[f"virtual machine {observed.name}"] = [path for item in disks for path in item.disks]
+        passed.update(address for item in disks for address in item.devices)
     hidden = [
         function.address
         for function in host.functions

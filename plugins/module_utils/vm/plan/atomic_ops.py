@@ -8,7 +8,7 @@ below a switch, and not beside another function (hw/vfio/pci.c, vfio_pci_enable_
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
@@ -31,7 +31,7 @@ def root_ports(
         gpu for gpu in devices if atomic_ops.needed(gpu) and not _alone_below_root_port(host_devices, gpu, devices)
     ]
     if spec.mirror_topology == "true":
-        names = some([gpu.address for gpu in out_of_reach])
+        names = excerpt([gpu.address for gpu in out_of_reach])
         note = f"mirror_topology: true puts GPU {names} where the host has them, {COST_OF_SWITCHES}; auto avoids that"
         return frozenset(), [note] if out_of_reach else []
     moved, notes = [], []
@@ -44,15 +44,15 @@ def root_ports(
             moved.append(gpu.address)
     unknown = [address for address in moved if not atomic_ops.is_path_read(host_devices.host, address)]
     if moved:
-        names = some(moved)
+        names = excerpt(moved)
         notes.append(
             f"GPU {names}: a root port in the guest each, {COST_OF_ROOT_PORTS}. Only there QEMU completes AtomicOps, "
             "which ROCm needs; mirror_topology: true keeps the switches"
         )
     if unknown:
-        notes.append(f"whether the host's ports above {some(unknown)} pass AtomicOps is not known: read it as root")
+        notes.append(f"whether the host's ports above {excerpt(unknown)} pass AtomicOps is not known: read it as root")
     notes += [
-        f"GPU {some(addresses)}: no AtomicOps on this host ({reason}), so none in the guest"
+        f"GPU {excerpt(addresses)}: no AtomicOps on this host ({reason}), so none in the guest"
         for reason, addresses in stays.items()
     ]
     return frozenset(moved), notes

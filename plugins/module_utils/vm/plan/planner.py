@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
     architecture,
     unsupported_reason,
@@ -127,7 +127,7 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     bare = [device.address for device in devices if not device.bars]
     if bare:
         notes.append(
-            f"the topology does not contain the BARs of {some(bare)}: the window for large BARs has no room for "
+            f"the topology does not contain the BARs of {excerpt(bare)}: the window for large BARs has no room for "
             "them; read it on the host with host_topology_info, or set mmio_window_mib"
         )
     plan = DomainPlan(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_ACS_DT
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import VIRTUAL_MACHINES
@@ -45,7 +45,7 @@ def in_use(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
     if without_group:
         yield Finding(
             plan.name,
-            f"PCI device {some(without_group)} {'is' if len(without_group) == 1 else 'are'} in no IOMMU group",
+            f"PCI device {excerpt(without_group)} {'is' if len(without_group) == 1 else 'are'} in no IOMMU group",
             "the host's IOMMU is off, and VFIO needs it",
             "enable it in the BIOS and boot with intel_iommu=on or amd_iommu=on",
         )
@@ -70,7 +70,7 @@ def in_use(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
             without = [port.address for port in _ports(host_devices, function) if _lacks_acs(port)]
             reason_text = "VFIO takes a group only as a whole, and QEMU reports that it is not viable"
             if without:
-                reason_text += f" (no ACS, which would split the group: port {some(without)})"
+                reason_text += f" (no ACS, which would split the group: port {excerpt(without)})"
             yield Finding(plan.name, f"{device}: {reason.cause}", reason_text, reason.remedy)
 
 
@@ -121,7 +121,7 @@ def isolation(plan: DomainPlan, host_devices: HostDevices) -> Iterator[Finding]:
                     plan.name,
                     f"ACS of port {port.address} above {name(function)} is weakened (ACSCtl {port.acs.control:#04x}, "
                     f"without {off:#04x})",
-                    f"devices of virtual machine {some(neighbours)} are below the same switch or port, and each "
+                    f"devices of virtual machine {excerpt(neighbours)} are below the same switch or port, and each "
                     "virtual machine could write to the other's devices",
                     "turn ACS on (gpu_host_acs), or assign all devices of that switch to one virtual machine",
                 )
@@ -169,7 +169,7 @@ def _nodes(plan: DomainPlan) -> Iterator[Finding]:
         cells = ", ".join(str(cell.host_node) for cell in plan.processors.cells)
         yield Finding(
             plan.name,
-            f"the host does not report which NUMA node {some(without_node)} "
+            f"the host does not report which NUMA node {excerpt(without_node)} "
             f"{'is' if len(without_node) == 1 else 'are'} on",
             f"its cells are on node {cells}, and it is not known which of them is near a device",
             "look for a BIOS setting or update that gives root bridges their node (_PXM), or choose with numa_nodes",
@@ -182,7 +182,7 @@ def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
     virtual = plan.spec.gpus.functions == "vf"
     host_models = models([item for item in host.functions if item.kind == "gpu" and is_virtual(item) == virtual])
     if len(host_models) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
-        listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in host_models.items()]
+        listed = [f"{len(addresses)} of {model} ({excerpt(addresses)})" for model, addresses in host_models.items()]
         vm_gpus = ", ".join(f"{len(addresses)} of {model}" for model, addresses in models(plan.chosen.gpus).items())
         yield Finding(
             plan.name,
@@ -215,7 +215,7 @@ def _unreachable(plan: DomainPlan) -> Iterator[Finding]:
     for reason, addresses in reasons.items():
         yield Finding(
             plan.name,
-            f"GPU {some(addresses)}: {reason}",
+            f"GPU {excerpt(addresses)}: {reason}",
             "GPUDirect P2P and RDMA cannot reach its memory by PCIe",
             LARGE_BARS,
             WARN,

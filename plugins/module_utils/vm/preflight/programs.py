@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import atomic_ops
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
@@ -50,7 +50,7 @@ def atomic_operations(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Find
     if gpus and hypervisor.qemu_version < ATOMIC_OPS_SINCE:
         yield Finding(
             plan.name,
-            f"GPU {some(gpus)} has no PCIe AtomicOps in a guest of QEMU {dotted(hypervisor.qemu_version)}",
+            f"GPU {excerpt(gpus)} has no PCIe AtomicOps in a guest of QEMU {dotted(hypervisor.qemu_version)}",
             "amdgpu reports that PCIE atomic ops is not supported, and programs of ROCm that use them fail",
             f"install QEMU {dotted(ATOMIC_OPS_SINCE)} or newer, and Linux 6.5 or newer on this host",
             WARN,
@@ -163,10 +163,10 @@ def shared_cpus(plan: DomainPlan, hypervisor: Hypervisor, stopping: set[str]) ->
     if not plan.spec.pin_cpus:
         return
     cpus = {cpu for cell in plan.processors.cells for cpu in cell.cpus}
-    others = {
+    other_names = {
         name: observed for name, observed in hypervisor.domains.items() if name != plan.name and name not in stopping
     }
-    for name, shared in unpinned_guests(others, cpus).items():
+    for name, shared in unpinned_guests(other_names, cpus).items():
         yield Finding(
             plan.name,
             f"virtual machine {name} may run on {len(shared)} of the {len(cpus)} CPUs that are pinned to its vCPUs "

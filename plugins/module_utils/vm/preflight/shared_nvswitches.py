@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import HostDevices
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import SharedPartition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
@@ -53,12 +53,12 @@ def _problem(
         return "the host has no function that manages its NVSwitches", "read the host as root", False
     serving = sorted({host_devices.holder[address] for address in shared.switches if address in host_devices.holder})
     if serving:
-        return f"whether it is active in service VM {some(serving)} was not checked", "see fmpm -l there", True
+        return f"whether it is active in service VM {excerpt(serving)} was not checked", "see fmpm -l there", True
     wrong = [address for address in shared.switches if host_devices.functions[address].driver != shared.driver]
     if wrong:
         driver = host_devices.functions[wrong[0]].driver
         return (
-            f"{some(wrong)} has {f'driver {driver}' if driver else 'no driver'} on the host, where Fabric Manager "
+            f"{excerpt(wrong)} has {f'driver {driver}' if driver else 'no driver'} on the host, where Fabric Manager "
             f"needs {shared.driver}",
             "release it (gpu_host_vfio_released: [nvswitch, nvswitch_management]) and run gpu_hosts.yml, or give one "
             "virtual machine all GPUs of the board",

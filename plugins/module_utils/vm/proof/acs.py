@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name as _name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import claim_values
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
 
 LAYER = "hypervisor"
@@ -81,7 +81,7 @@ def ats(evidence: Evidence, device: Passed) -> Claim:
     reason = "" if function.ats else ATS_BY_FIRMWARE.get(function.vendor_id, "")
     if function.ats is None and not reason:
         if function.config_bytes == PCI_CFG_SPACE_EXP_SIZE:
-            reason = f"{words.model(function)} has no ATS capability"
+            reason = f"{claim_values.model(function)} has no ATS capability"
             return not_applicable(LAYER, claim, True, source, reason)
         reason = f"only {function.config_bytes} bytes of its config space were read: read the host as root"
     return compare(LAYER, claim, True, function.ats.enabled if function.ats else None, source, reason)

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.atomic_ops import COST_OF_ROOT_PORTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import claim_values
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     MAX_READ_REQUEST_BYTES,
     Evidence,
@@ -39,10 +39,12 @@ def max_read_request(evidence: Evidence, device: Passed) -> Claim:
     source = f"guest config space of {device.guest_address}, DevCtl bits 14:12"
     owner = device.function.physical_function or device.address
     if guest_function and evidence.host_settings and owner in evidence.host_settings.read_only:
-        seen = words.bytes_text(guest_function.max_read_request_bytes)
-        wanted = words.bytes_text(MAX_READ_REQUEST_BYTES)
+        seen = claim_values.bytes_text(guest_function.max_read_request_bytes)
+        wanted = claim_values.bytes_text(MAX_READ_REQUEST_BYTES)
         return not_applicable(LAYER, claim, wanted, source, VFIO_COPY, seen)
-    return words.read_request(LAYER, claim, device.guest_address, guest_function, evidence.guest_settings, source)
+    return claim_values.read_request(
+        LAYER, claim, device.guest_address, guest_function, evidence.guest_settings, source
+    )
 
 
 def atomic_operations(evidence: Evidence) -> Iterator[Claim]:
@@ -179,7 +181,7 @@ def file_of_nccl(planned: str, text: str | None) -> Claim:
     source = "guest /etc/nccl-topology.xml"
     if not planned:
         reason = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"
-        return not_applicable(LAYER, FILE_CLAIM, words.SAME, source, reason)
+        return not_applicable(LAYER, FILE_CLAIM, claim_values.SAME, source, reason)
     lines = None
     if text is not None:
         lines = [
@@ -189,7 +191,7 @@ def file_of_nccl(planned: str, text: str | None) -> Claim:
             )
             if not line.startswith("@@")
         ]
-    return compare(LAYER, FILE_CLAIM, words.SAME, words.differences(lines), source)
+    return compare(LAYER, FILE_CLAIM, claim_values.SAME, claim_values.differences(lines), source)
 
 
 def nccl_settings(evidence: Evidence) -> Claim:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.qemu_command_line import Options, qemu_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import claim_values
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     Evidence,
 )
@@ -30,8 +30,8 @@ def domain(evidence: Evidence) -> Claim:
     return compare(
         LAYER,
         "libvirt has the domain as planned, both defined and running",
-        words.SAME,
-        words.differences(evidence.domain_differences),
+        claim_values.SAME,
+        claim_values.differences(evidence.domain_differences),
         f"{evidence.host_name} virsh dumpxml, with --inactive and without",
     )
 
@@ -52,7 +52,7 @@ def binding(evidence: Evidence, cell: Cell) -> Claim:
     """Claim that QEMU's arguments bind a cell's memory as planned."""
     claim = f"memory of guest cell {cell.id} is bound to host node {cell.host_node}"
     source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -object ram-node{cell.id}"
-    wanted = {"size": words.size_text(cell.memory_mib * MIB), "host node": str(cell.host_node), "policy": "bind"}
+    wanted = {"size": claim_values.size_text(cell.memory_mib * MIB), "host node": str(cell.host_node), "policy": "bind"}
     if not evidence.planned.spec.strict_memory:
         return not_applicable(LAYER, claim, wanted, source, "the plan binds no memory (strict_memory: false)")
     seen = None
@@ -60,7 +60,7 @@ def binding(evidence: Evidence, cell: Cell) -> Claim:
         if option == "object" and fields.get("id") == f"ram-node{cell.id}":
             size = fields.get("size", "")
             seen = {
-                "size": words.size_text(int(size)) if size.isdigit() else size,
+                "size": claim_values.size_text(int(size)) if size.isdigit() else size,
                 "host node": fields.get("host-nodes"),
                 "policy": fields.get("policy"),
             }
@@ -77,12 +77,12 @@ def huge_page_backing(evidence: Evidence, cell: Cell) -> Claim:
         return not_applicable(LAYER, claim, "huge pages", source, "the plan has no huge pages (huge_page_mib: 0)")
     # The map of the process does not distinguish cells of one node: they are counted together.
     cells = evidence.planned.processors.cells
-    needed = sum(other.memory_mib // page_mib for other in cells if other.host_node == cell.host_node)
-    planned_nodes = {str(other.host_node) for other in cells}
+    needed = sum(node_cell.memory_mib // page_mib for node_cell in cells if node_cell.host_node == cell.host_node)
+    planned_nodes = {str(node_cell.host_node) for node_cell in cells}
 
-    def shown(here: int, elsewhere: int) -> dict[str, str]:
-        size = words.size_text(page_mib * MIB)
-        return {f"node {node}": f"{here} x {size}", "nodes without a cell": f"{elsewhere} x {size}"}
+    def shown(pages_here: int, elsewhere: int) -> dict[str, str]:
+        size = claim_values.size_text(page_mib * MIB)
+        return {f"node {node}": f"{pages_here} x {size}", "nodes without a cell": f"{elsewhere} x {size}"}
 
     pages = _mapped(evidence, page_mib * MIB)
     seen = None
@@ -176,8 +176,8 @@ def guest_address(evidence: Evidence, device: Passed) -> Claim:
     return compare(
         LAYER,
         f"{name(device.function)} is at {device.guest_address} in the guest",
-        words.model(device.function),
-        words.model(guest_function) if guest_function else None,
+        claim_values.model(device.function),
+        claim_values.model(guest_function) if guest_function else None,
         f"{_place(device)}/vendor and device",
     )
 
@@ -232,7 +232,7 @@ def cliques(evidence: Evidence) -> Iterator[Claim]:
                 if option == "cpu" and fields.get("kvm") == "off":
                     seen = "ignored: KVM is hidden from the guest (kvm=off)"
                     break
-            claim = f"GPU {address} may reach {some([peer for peer in clique.gpus if peer != address])} by PCIe"
+            claim = f"GPU {address} may reach {excerpt([peer for peer in clique.gpus if peer != address])} by PCIe"
             yield compare(LAYER, f"{claim} ({CLIQUE})", str(clique.number), seen, source)
 
 
@@ -310,7 +310,7 @@ def guest_iommu(evidence: Evidence) -> Claim:
 
 def _bars(function: Function) -> dict[str, str]:
     return {
-        f"BAR {region.index}": words.size_text(region.size_bytes)
+        f"BAR {region.index}": claim_values.size_text(region.size_bytes)
         for region in function.bars
         if region.kind == "memory" and region.index < 6
     }

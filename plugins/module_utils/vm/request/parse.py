@@ -64,7 +64,9 @@ def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
         try:
             # A key of a dictionary, and a value from the command line, may be text.
             written = isinstance(number, str) and settings.MODULE_ID.fullmatch(number)
-            ids[settings.check_address(key)] = values.whole(int(number) if written else number, 0, settings.DEVICES_MAX)
+            ids[settings.check_address(key)] = values.integer(
+                int(number) if written else number, 0, settings.DEVICES_MAX
+            )
         except InvalidValueError as error:
             raise DomainError(
                 f"gpu_module_ids: {key!r}: {number!r} is not a PCI address and a number",
@@ -81,10 +83,10 @@ def parse_partitions(data: dict[str, Any] | None) -> dict[int, tuple[int, ...]]:
     partitions = {}
     for key, members in (data or {}).items():
         try:
-            number = values.whole(
+            number = values.integer(
                 int(key) if isinstance(key, str) and settings.MODULE_ID.fullmatch(key) else key, 0, settings.DEVICES_MAX
             )
-            ids = [values.whole(member, 0, settings.DEVICES_MAX) for member in values.items(members)]
+            ids = [values.integer(member, 0, settings.DEVICES_MAX) for member in values.items(members)]
             if not ids or len(set(ids)) < len(ids):
                 raise InvalidValueError("it has no GPU, or one twice")
         except InvalidValueError as error:

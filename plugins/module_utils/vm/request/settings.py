@@ -68,7 +68,7 @@ def choice(*choices: str) -> OptionSpec:
 
 def check_power_of_two(value: Any) -> int:
     """Check a power of two; 0 means that the value is computed."""
-    if values.whole(value, 0, WINDOW_MIB_MAX, "MiB") & (value - 1):
+    if values.integer(value, 0, WINDOW_MIB_MAX, "MiB") & (value - 1):
         raise InvalidValueError(f"{value} is not a power of two", "leave it out to have it computed")
     return value
 

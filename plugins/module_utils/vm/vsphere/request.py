@@ -97,7 +97,7 @@ def _request(spec: DomainSpec, data: dict[str, Any], sizes: bool) -> VsphereRequ
 def _size(disk: Any, number: int, name: str) -> int:
     """Return the size of a disk in MiB. Path, base and format are for libvirt only."""
     try:
-        return values.whole(disk.get("size_mib") if isinstance(disk, dict) else None, 1, DISK_MIB_MAX, "MiB")
+        return values.integer(disk.get("size_mib") if isinstance(disk, dict) else None, 1, DISK_MIB_MAX, "MiB")
     except values.InvalidValueError as error:
         raise DomainError(
             f"disks[{number}]: no size_mib ({error.cause}); vSphere makes a new disk of that size in the datastore",

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 
 
 @pytest.mark.parametrize(
-    ("measured", "limit", "share", "wanted", "badness"),
+    ("measured", "limit", "share", "wanted", "severity_key"),
     [
         (None, 100.0, 0.5, 50.0, (1, 0.0)),
         (40.0, None, 0.5, None, (2, 0.0)),
@@ -22,9 +22,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
         (50.0, 100.0, 0.5, 50.0, (3, 0.5)),
     ],
 )
-def test_a_result_is_worse_the_smaller_its_share_is(measured, limit, share, wanted, badness):
+def test_a_result_is_worse_the_smaller_its_share_is(measured, limit, share, wanted, severity_key):
     result = judge.BandwidthResult("x", measured, limit, share, "", "")
-    assert (result.wanted, result.badness) == (wanted, badness)
+    assert (result.wanted, result.severity_key) == (wanted, severity_key)
 
 
 def test_a_rate_at_the_limit_holds():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.filter.boot_server_plan import FilterModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_plan import Capacity, capacity
 
 RACK = {"network": "10.9.16.0/20", "gateway": "10.9.16.1"}
 
 
-def plan(*nodes, **changed):
-    return FilterModule().filters()["boot_server_plan"](list(nodes), "10.9.0.1", "255.255.255.0", **changed)
+def plan(*nodes, gateway="", subnets=()):
+    return boot_plan.plan("10.9.0.1", "255.255.255.0", gateway, tuple(subnets), list(nodes))
 
 
 @pytest.mark.parametrize(

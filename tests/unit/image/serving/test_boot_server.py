@@ -5,15 +5,19 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.filter.boot_server_problems import FilterModule
+from ansible_collections.sailloft.fleet.plugins.filter.boot_server_plan import FilterModule
 
 ONE = {"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}
 TWO = {"name": "bm02", "mac": "52:54:00:aa:bb:02", "address": "10.9.0.12"}
 
 
+def planned(*nodes, **changed):
+    server = {"address": "10.9.0.1", "netmask": "255.255.255.0", "servers": ["http://10.9.0.1", "http://10.9.0.2:8080"]}
+    return FilterModule().filters()["boot_server_plan"](list(nodes), **{**server, **changed})
+
+
 def problems(*nodes, **changed):
-    given = {"address": "10.9.0.1", "netmask": "255.255.255.0", "servers": ["http://10.9.0.1", "http://10.9.0.2:8080"]}
-    return FilterModule().filters()["boot_server_problems"](list(nodes), **{**given, **changed})
+    return planned(*nodes, **changed)["problems"]
 
 
 @pytest.mark.parametrize(
@@ -209,6 +213,11 @@ def test_all_problems_are_reported_together():
     found = problems(*nodes, gateway="router")
     assert len(found) == 3
     assert all("bm00, bm01, bm02" in line for line in found[1:])
+
+
+def test_only_good_input_has_a_plan():
+    assert [network["tag"] for network in planned(ONE, subnets=[RACK])["networks"]] == ["net0", "net1"]
+    assert list(planned({**ONE, "mac": ""})) == ["problems"]
 
 
 def test_good_input_has_no_problem():

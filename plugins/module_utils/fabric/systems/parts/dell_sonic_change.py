@@ -217,13 +217,13 @@ class _Change:
         )
         drop, put = [], []
         for number in range(CLASSES):
-            same = seen is not None and _marking(seen[number]) == _marking(wanted[number])
-            if number in profiles and not same:
+            is_marked = seen is not None and _marking(seen[number]) == _marking(wanted[number])
+            if number in profiles and not is_marked:
                 put.append({"id": number, "wred_profile": profiles[number]})
                 self.used.add(("wred", profiles[number]))
                 self.new.add(("wred", profiles[number]))
             elif number in existing_profiles and (
-                not same or (number not in profiles and existing_profiles[number] in profiles.values())
+                not is_marked or (number not in profiles and existing_profiles[number] in profiles.values())
             ):
                 drop.append(
                     {"id": number, "wred_profile": existing_profiles[number]}

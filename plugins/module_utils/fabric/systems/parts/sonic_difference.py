@@ -65,20 +65,20 @@ def difference(running: ConfigDb, target: dict[str, Any]) -> list[list[dict[str,
 
 def _unpaused(running: ConfigDb, target: ConfigDb) -> dict[str, Entry]:
     """Return the entries of PORT_QOS_MAP, by key, without PFC of the priorities whose headroom ``target`` removes."""
-    lost: dict[str, set[str]] = {}  # port -> groups
+    lossy_groups: dict[str, set[str]] = {}  # port -> groups
     for key, ports, numbers in running.rows("BUFFER_PG"):
         if _has_headroom(running, key) and not _has_headroom(target, key):
             for port in ports:
-                lost.setdefault(port, set()).update(map(str, numbers))
+                lossy_groups.setdefault(port, set()).update(map(str, numbers))
     entries: dict[str, Entry] = {}
     for port, key in running.by_port("PORT_QOS_MAP").items():
         entry = entries.get(key, running.entry("PORT_QOS_MAP", key))
         name = running.reference("PORT_QOS_MAP", key, PFC_TO_PG, PFC_TO_PG_TABLE)
         group_of = running.entry(PFC_TO_PG_TABLE, name) if name else {}
         pfc = [number for number in str(entry.get("pfc_enable", "")).split(",") if number]
-        kept = [number for number in pfc if str(group_of.get(number, number)) not in lost.get(port, ())]
-        if kept != pfc:
-            entries[key] = {**entry, "pfc_enable": ",".join(kept)}
+        lossless = [number for number in pfc if str(group_of.get(number, number)) not in lossy_groups.get(port, ())]
+        if lossless != pfc:
+            entries[key] = {**entry, "pfc_enable": ",".join(lossless)}
     return entries
 
 

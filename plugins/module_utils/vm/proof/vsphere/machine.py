@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import claim_values
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import not_expressed
@@ -135,8 +135,8 @@ def as_planned(evidence: VsphereEvidence) -> Claim:
     return compare(
         LAYER,
         "vCenter has the virtual machine as it is planned, and it runs",
-        words.SAME,
-        words.differences(evidence.differences),
+        claim_values.SAME,
+        claim_values.differences(evidence.differences),
         "vCenter VirtualMachine.config and runtime.powerState",
     )
 
@@ -164,9 +164,9 @@ def in_guest(evidence: VsphereEvidence, function: Function) -> Claim:
         reason = "the guest was not read"
         if evidence.guest:
             reason = "no device of the guest is at its slot, and more than one, or none, has its vendor and model"
-        return Claim(LAYER, claim, words.model(function), None, False, source, reason)
+        return Claim(LAYER, claim, claim_values.model(function), None, False, source, reason)
     source = f"guest /sys/bus/pci/devices/{guest_function.address}/vendor and device"
-    return compare(LAYER, claim, words.model(function), words.model(guest_function), source)
+    return compare(LAYER, claim, claim_values.model(function), claim_values.model(guest_function), source)
 
 
 def numa_node(evidence: VsphereEvidence, function: Function) -> Claim:
@@ -200,8 +200,8 @@ def memory_window(evidence: VsphereEvidence, function: Function) -> Claim:
         if guest_function
         else None
     )
-    seen = words.size_text(largest) if largest else None
-    return compare(LAYER, claim, words.size_text(gib * GIB), seen, source)
+    seen = claim_values.size_text(largest) if largest else None
+    return compare(LAYER, claim, claim_values.size_text(gib * GIB), seen, source)
 
 
 def cpus(evidence: VsphereEvidence, cell: PlannedCell) -> Claim:

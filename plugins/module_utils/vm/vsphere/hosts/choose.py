@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
@@ -79,7 +79,7 @@ def _first(
         else:
             return name
     most_free = max(free.values(), default=0)
-    reason = some(reasons) or f"the host with the most free GPUs has {most_free}, but it needs {_gpus(item.spec)}"
+    reason = excerpt(reasons) or f"the host with the most free GPUs has {most_free}, but it needs {_gpus(item.spec)}"
     raise DomainError(
         f"no host of the cluster has room for it ({reason})",
         "request less, enable passthrough on more hosts, or name a host (vsphere.host) to see all of its reasons",

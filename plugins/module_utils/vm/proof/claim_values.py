@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Words and values that claims of several layers share. Pure."""
+"""Values that claims of several layers share: MaxReadReq, differences, sizes as text. Pure."""
 
 from __future__ import annotations
 
