@@ -127,7 +127,7 @@ class NetBox:
         written = []
         for each in json.loads(data or ""):
             try:
-                written.append(self._write(name, each))
+                written.append(self.store(name, each))
                 faults.append({})
             except RefusedError as error:
                 # Devices are written one after the other, and the answer is that of the first fault.
@@ -186,7 +186,8 @@ class NetBox:
             }
         return {raw["site"]["id"]}
 
-    def _write(self, path: str, given: dict[str, Any]) -> dict[str, Any]:
+    def store(self, path: str, given: dict[str, Any]) -> dict[str, Any]:
+        """Store an object of a POST or PATCH, and return it."""
         objects = self.paths[path]
         old = self.by_id(path, given["id"]) if "id" in given else None
         following = objects[-1]["id"] + 1 if objects else 1

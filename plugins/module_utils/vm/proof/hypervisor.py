@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.fabric_manager import FabricManager
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import acs, words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import acs, claim_values
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 
@@ -38,8 +38,8 @@ def host_settings(evidence: Evidence) -> Claim:
     return compare(
         LAYER,
         "every setting of the host is as requested, and is restored at every boot",
-        words.SAME,
-        words.differences(settings.differences if settings else None),
+        claim_values.SAME,
+        claim_values.differences(settings.differences if settings else None),
         f"{evidence.host_name} gpu_host_boot in check mode",
     )
 
@@ -88,7 +88,7 @@ def huge_pages(evidence: Evidence) -> Iterator[Claim]:
         folder = f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size_bytes // KIB}kB"
         yield compare(
             LAYER,
-            f"node {node} has its huge pages of {words.size_text(size_bytes)}",
+            f"node {node} has its huge pages of {claim_values.size_text(size_bytes)}",
             pages["wanted"],
             _huge_pages(evidence.host, node, size_bytes),
             f"{evidence.host_name} {folder}/nr_hugepages",
@@ -255,7 +255,7 @@ def max_read_request(evidence: Evidence, device: Passed) -> Claim:
     owner = evidence.host.function(function.physical_function) if function.physical_function else function
     claim = f"MaxReadReq of {name(owner)}" + (f", which {name(function)} follows" if owner is not function else "")
     source = f"{evidence.host_name} config space of {owner.address}, DevCtl bits 14:12"
-    return words.read_request(LAYER, claim, owner.address, owner, evidence.host_settings, source)
+    return claim_values.read_request(LAYER, claim, owner.address, owner, evidence.host_settings, source)
 
 
 def _huge_pages(host: Host, node_id: int, size_bytes: int) -> int | None:

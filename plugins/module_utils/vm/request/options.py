@@ -10,10 +10,10 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
-    INNER,
     NO_DEFAULT,
     SETTING,
     DomainSpec,
+    inner_kind,
 )
 
 
@@ -82,9 +82,9 @@ def _options(kind: type) -> dict[str, Any]:
 def _option(item: Field[Any]) -> dict[str, Any]:
     # Annotations are text (from __future__ import annotations).
     annotation = str(item.type)
-    if annotation in INNER:
+    if SETTING not in item.metadata:
         several = {"elements": "dict", "default": []} if annotation.startswith("list") else {}
-        return {"type": "list" if several else "dict", **several, "options": _options(INNER[annotation])}
+        return {"type": "list" if several else "dict", **several, "options": _options(inner_kind(annotation))}
     setting = item.metadata[SETTING]
     option: dict[str, Any] = {"type": setting.type}
     if setting.elements:

@@ -15,10 +15,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.values impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
-    INNER,
     SETTING,
     DomainSpec,
     explicit_addresses,
+    inner_kind,
 )
 
 
@@ -133,9 +133,9 @@ def _load(kind: type, reader: Settings) -> Any:
 def _part(reader: Settings, item: Field[Any], data: Any) -> Any:
     annotation = str(item.type)
     if annotation.startswith("list"):
-        return [_load(INNER[annotation], element) for element in reader.parts(item.name)]
+        return [_load(inner_kind(annotation), element) for element in reader.parts(item.name)]
     # Roles pass an empty dictionary for an optional setting that is left out.
-    return None if annotation.endswith("None") and data == {} else _load(INNER[annotation], reader.part(item.name))
+    return None if annotation.endswith("None") and data == {} else _load(inner_kind(annotation), reader.part(item.name))
 
 
 # The rules for combinations of settings, on any host.

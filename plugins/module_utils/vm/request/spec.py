@@ -221,12 +221,7 @@ def explicit_addresses(spec: DomainSpec) -> list[str]:
     return [address for key in kinds.SETTINGS.values() for address in getattr(spec, key).addresses]
 
 
-# The fields that have fields of their own, by annotation.
-INNER: dict[str, type] = {
-    "DeviceRequest": DeviceRequest,
-    "Gpus": Gpus,
-    "Nics": Nics,
-    "list[Disk]": Disk,
-    "list[Interface]": Interface,
-    "Boot | None": Boot,
-}
+def inner_kind(annotation: str) -> type:
+    """Return the class of a field that has fields of its own: "Gpus", "list[Disk]", "Boot | None"."""
+    kind: type = globals()[annotation.replace(" | None", "").replace("list[", "").rstrip("]")]
+    return kind

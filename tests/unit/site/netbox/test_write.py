@@ -134,7 +134,7 @@ def test_an_address_with_another_prefix_length_is_changed(box):
 
 def test_interfaces_that_netbox_creates_from_a_device_type_are_updated(box, monkeypatch):
     """NetBox makes the interfaces of a type when it makes a device: they are read after the devices are written."""
-    box, write = netbox_api.NetBox(), netbox_api.NetBox._write
+    box, write = netbox_api.NetBox(), netbox_api.NetBox.store
 
     def with_interface(self, path, given):
         made = write(self, path, given)
@@ -142,7 +142,7 @@ def test_interfaces_that_netbox_creates_from_a_device_type_are_updated(box, monk
             write(self, "dcim/interfaces", {"device": made["id"], "name": "ens1f0np0", "type": "other"})
         return made
 
-    monkeypatch.setattr(netbox_api.NetBox, "_write", with_interface)
+    monkeypatch.setattr(netbox_api.NetBox, "store", with_interface)
     found = netbox_api.write(box, sites.site())
     assert found["objects"]["interfaces"]["updated"] == 1
 

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, Paths, fidelity, pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import guest_os, words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import guest_os, claim_values
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import not_expressed
@@ -37,7 +37,7 @@ def max_read_request(evidence: VsphereEvidence, function: Function) -> Claim:
     place = guest_function.address if guest_function else ""
     claim = f"MaxReadReq of {name(function)} in the guest"
     source = f"guest config space of {place or 'a device whose address is not known'}, DevCtl bits 14:12"
-    return words.read_request(LAYER, claim, place, guest_function, evidence.guest_settings, source)
+    return claim_values.read_request(LAYER, claim, place, guest_function, evidence.guest_settings, source)
 
 
 def nccl_settings(evidence: VsphereEvidence) -> Claim:
@@ -56,7 +56,7 @@ def nccl_file(evidence: VsphereEvidence) -> Claim:
         reason = (
             "the file cannot be computed: the guest was not read, or the guest address of a GPU or NIC is not known"
         )
-        return Claim(LAYER, guest_os.FILE_CLAIM, words.SAME, None, False, FILE, reason)
+        return Claim(LAYER, guest_os.FILE_CLAIM, claim_values.SAME, None, False, FILE, reason)
     return guest_os.file_of_nccl(text, evidence.nccl_topology_file)
 
 
