@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, Paths, fidelity, pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import guest_os, claim_values
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import claim_values, guest_os
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_each, once
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import VsphereEvidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.not_expressed import not_expressed
