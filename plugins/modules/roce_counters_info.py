@@ -15,7 +15,8 @@ description:
     C(ethtool -S), and returns the differences from an earlier reading.
   - Knows the counters of mlx5, bnxt_re, irdma and software RoCE from the kernel's documentation and source. It was
     never run on such a NIC.
-  - With O(system), returns those of a switch's ports from what the switch has shown (O(shown)), and contacts nothing.
+  - With O(system), returns those of a switch's ports from what the switch has answered (O(answers)), and contacts
+    nothing.
     The forms are those of documents and of others' programs; only Linux was ever seen. C(tasks_from=counters) of
     P(sailloft.fleet.roce_switch#role) asks the switch.
   - A counter that the driver or the switch does not have is null, which is not 0.
@@ -30,10 +31,18 @@ options:
     description: The system of the switch, as C(roce_switch_system). C(dell_sonic) has no known counters.
     type: str
     choices: [cumulus, dell_sonic, eos, junos, linux, nxos, sonic]
-  shown:
-    description: With O(system), the output of each of its commands; null where it did not answer.
-    type: dict
-    default: {}
+  answers:
+    description:
+      - With O(system), the results of a task that asks the switch, with a loop over the commands of the system.
+      - Of a command that failed, nothing is read; RV(unknown) has the reason.
+    type: list
+    elements: dict
+    default: []
+  expected_up:
+    description: With O(system), the ports whose links must be up.
+    type: list
+    elements: str
+    default: []
   before:
     description: RV(counters) of an earlier call on the same host or switch.
     type: dict
@@ -55,10 +64,16 @@ EXAMPLES = r"""
   sailloft.fleet.roce_counters_info:
     before: "{{ earlier.counters }}"
 
-- name: Read the counters of a Linux switch
+- name: Ask a Linux switch
+  ansible.builtin.command: "{{ item }}"
+  loop: [ip -j link show, tc -s -j qdisc show]
+  register: asked
+  changed_when: false
+
+- name: Read the counters of the Linux switch
   sailloft.fleet.roce_counters_info:
     system: linux
-    shown: {tc -s -j qdisc show: "{{ qdiscs.stdout }}"}
+    answers: "{{ asked.results }}"
   delegate_to: localhost
 """
 
@@ -86,18 +101,34 @@ unknown:
   description: By RDMA device, why the counters of its port are not known; with O(system), by counter.
   returned: success
   type: dict
+up:
+  description: The ports whose links are up.
+  returned: with O(system)
+  type: list
+  elements: str
+not_up:
+  description: The ports of O(expected_up) that are not known to be up.
+  returned: with O(system)
+  type: list
+  elements: str
+down:
+  description: Those of RV(not_up) that are down.
+  returned: with O(system)
+  type: list
+  elements: str
 """
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.answers import answers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import (
     COUNTERS,
+    UP,
     differences,
     read_counters,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
@@ -109,15 +140,16 @@ NO_COUNTERS = "no document was found that says how this system shows it"
 
 def main() -> None:
     """Run as an Ansible module."""
-    module = AnsibleModule(
+    module = FabricModule(
         argument_spec={
             "nics": {"type": "list", "elements": "str"},
             "system": {"type": "str", "choices": sorted(SYSTEMS)},
-            "shown": {"type": "dict", "default": {}},
+            "answers": {"type": "list", "elements": "dict", "default": []},
+            "expected_up": {"type": "list", "elements": "str", "default": []},
             "before": {"type": "dict", "default": {}},
         },
+        returned=("nics", "system", "expected_up"),  # answers and readings are long
         mutually_exclusive=[("nics", "system")],
-        supports_check_mode=True,
     )
 
     def facts(values: dict[str, dict[str, Any]], reasons: dict[str, str]) -> dict[str, Any]:
@@ -132,8 +164,18 @@ def main() -> None:
     def of_switch() -> dict[str, Any]:
         table = SYSTEMS[module.params["system"]].counters
         if table is None:
-            return {"changed": False, **facts({}, dict.fromkeys(COUNTERS, NO_COUNTERS))}
-        return {"changed": False, **facts(*read_counters(table, module.params["shown"]))}
+            ports, reasons = {}, dict.fromkeys(COUNTERS, NO_COUNTERS)
+        else:
+            ports, reasons = read_counters(table, answers(module.params["answers"]))
+        links = {name: counters[UP] for name, counters in ports.items()}
+        not_up = [name for name in module.params["expected_up"] if not links.get(name)]
+        return {
+            "changed": False,
+            **facts(ports, reasons),
+            "up": [name for name, up in links.items() if up],
+            "not_up": not_up,
+            "down": [name for name in not_up if links.get(name) is False],
+        }
 
     if module.params["system"]:
         finish(module, of_switch)

@@ -38,6 +38,15 @@ options:
     description: The reason by switch or host that could not be read.
     type: dict
     default: {}
+  counted:
+    description:
+      - The result of M(sailloft.fleet.roce_counters_info) with its differences from an earlier one, between which
+        traffic ran, by switch or host, or names.
+      - A queue of RoCE on a switch with Linux, or a NIC, that lost packets is a claim that fails; one of which packets
+        were marked and none was lost, a claim that holds. What other systems count was never seen on a switch, so it
+        is shown and not judged.
+    type: dict
+    default: {}
   metrics_path:
     description:
       - The file C(*.prom) of the metrics, in Prometheus' text format, for the textfile collector of node_exporter. It
@@ -99,6 +108,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.traffic import counted_lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule, fabric_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
@@ -114,6 +124,7 @@ def main() -> None:
             running={"type": "dict", "default": {}},
             nics_wanted={"type": "dict", "default": {}},
             unread={"type": "dict", "default": {}},
+            counted={"type": "dict", "default": {}},
         ),
         returned=("path", "metrics_path", "policy", "asics", "unread"),
     )
@@ -138,7 +149,7 @@ def main() -> None:
             "failed": False,
             "first": drift.first(proof, devices),
             "differences": drift.differences_by_device(proof, devices),
-            "table": result["table"] + drift.report(proof, devices),
+            "table": result["table"] + drift.report(proof, devices) + counted_lines(params["counted"]),
         }
 
     finish(module, work)

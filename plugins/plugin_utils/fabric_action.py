@@ -32,6 +32,7 @@ VALUES: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "running": lambda variables: variables.get("roce_switch_running"),
     "nics": lambda variables: nics_of(variables.get("roce_host_read")),
     "nics_wanted": lambda variables: nics_of(variables.get("roce_host_planned")),
+    "counted": lambda variables: variables.get("roce_switch_counters", variables.get("roce_host_counters")),
     "running_before": lambda variables: variables.get("__roce_switch_backup"),
     "nics_before": lambda variables: nics_of(variables.get("__roce_switch_nics_before")) or {},
     "guests": lambda variables: variables.get("gpu_guest_host"),

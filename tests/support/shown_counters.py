@@ -2,12 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Made-up answers of one port of each switch system, in the form of the sources that counters/systems.py names.
 
+``answered`` makes them the results of a task.
+
 Each has, of priority and queue 3: 31 pauses received and 32 sent, 33 marks, 34 drops, and one storm.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.answers import OF_ALL_PORTS
 
 PORTS = {
     "sonic": "Ethernet0",
@@ -175,3 +180,19 @@ SHOWN: dict[str, dict[str, Any]] = {
         ],
     },
 }
+
+
+def answered(shown: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the results of a task that asks for ``shown``, as ansible.builtin.command and uri return them."""
+    ports = shown.get(OF_ALL_PORTS, {})
+    return [
+        *(
+            {"item": command, "rc": 0, "stdout": output if isinstance(output, str) else json.dumps(output)}
+            for command, output in shown.items()
+            if command != OF_ALL_PORTS
+        ),
+        *(
+            {"item": OF_ALL_PORTS.replace("PORT", port), "status": 200, "json": output}
+            for port, output in ports.items()
+        ),
+    ]

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.traffic import traffic_claims
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import CNP, RECEIVER, SENDER
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
@@ -32,8 +33,9 @@ ENDING = ".prom"
 def drift(params: Mapping[str, Any]) -> Proof:
     """Return the claims of ``prove``, those of NICs against ``nics_wanted``, and one that fails for each unread device.
 
-    These are in ``unread`` (reason by name), or ``prove`` cannot read them; the others are compared. A NIC is compared
-    with ``nics_wanted`` where ``prove`` has no failure about it: the same settings would be named twice.
+    What was ``counted`` while traffic ran is judged, too. Unread devices are in ``unread`` (reason by name), or
+    ``prove`` cannot read them; the others are compared. A NIC is compared with ``nics_wanted`` where ``prove`` has no
+    failure about it: the same settings would be named twice.
 
     Raises FabricError for a policy or an inventory that is refused.
     """
@@ -46,6 +48,7 @@ def drift(params: Mapping[str, Any]) -> Proof:
     claims += [claim for claim in _once(proved) if not (claim.layer == UNREAD and _devices(claim) & unread.keys())]
     named = {_place(claim) for claim in claims if claim.holds is False and claim.layer in (UNREAD, *OF_NICS)}
     claims += _nic_claims(params["nics"], params["nics_wanted"], named)
+    claims += traffic_claims(read_policy(params["policy"]), params["switches"], params["counted"])
     return Proof(NAME, TITLE, NAME, claims)
 
 

@@ -24,7 +24,7 @@ def request_of() -> dict[str, Any]:
     """Return the arguments of the module for a fabric that has its policy."""
     request = params("sonic")
     request["nics"] = {host: copy.deepcopy(nics) for host, nics in request["nics"].items()}
-    return {**request, "nics_wanted": copy.deepcopy(request["nics"]), "unread": {}}
+    return {**request, "nics_wanted": copy.deepcopy(request["nics"]), "unread": {}, "counted": {}}
 
 
 def set_mtu(request: dict[str, Any], switch: str) -> None:
@@ -69,6 +69,14 @@ def test_a_difference_of_a_nic_is_named_once():
         claim.claim for claim in drift.drift(request).claims if claim.holds is False and "gpu2 mlx5_0: " in claim.claim
     ]
     assert [sum(fact in claim for claim in told) for fact in ("trust", "MTU", "ip_mtu_bytes")] == [1, 1, 0]
+
+
+def test_a_loss_while_traffic_runs_counts_for_its_device():
+    request = request_of()
+    counts = {"out_of_sequence": 7, "cnp_handled": 9}
+    request["counted"] = {"gpu2": {"differences": {"mlx5_0": counts}, "unknown": {}}, "leaf1": None}
+    assert failures(request) == {"gpu2": 1}
+    assert "mlx5_0" in drift.first(drift.drift(request), DEVICES)
 
 
 def test_a_host_with_an_odd_reading_was_not_read():

@@ -24,6 +24,7 @@ from playing import ANSIBLE, collection_path, only_collections, play_of_hosts
 from shown_counters import PORTS, SHOWN
 from simulated_switch import Case, served
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.answers import Answers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import COUNTERS, read_counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
@@ -212,7 +213,7 @@ def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, sys
     if SYSTEMS[system].counters is None:
         assert (counters, set(unknown)) == ({}, set(COUNTERS))
     else:
-        assert (counters, unknown) == read_counters(SYSTEMS[system].counters, SHOWN[system])
+        assert (counters, unknown) == read_counters(SYSTEMS[system].counters, Answers(SHOWN[system], {}))
         assert counters[PORTS[system]]["dropped"][3] == 34
 
     assert seen["refuses"]["said_apply"].startswith("refuses: ")

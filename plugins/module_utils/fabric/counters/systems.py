@@ -25,6 +25,7 @@ from contextlib import suppress
 from typing import Any
 from xml.etree import ElementTree
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.answers import OF_ALL_PORTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import (
     UP,
     CounterSource,
@@ -192,7 +193,7 @@ JUNOS_COUNTERS = CounterTable(
 )
 
 # NVUE: the paths below /nvue_v1, of which counters.yml of the role asks the second for each port.
-_NVUE_LINKS, _NVUE_QOS = "interface", "interface/PORT/counters/qos"
+_NVUE_LINKS, _NVUE_QOS = "interface", OF_ALL_PORTS
 _NVUE_QUEUE = (PORT, "egress-queue-stats", NUMBER)
 CUMULUS_COUNTERS = CounterTable(
     (

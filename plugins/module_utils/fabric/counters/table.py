@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.answers import Answers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES
 
 # By priority: PFC frames. By queue: packets that left marked, those that were dropped, storms that the watchdog ended.
@@ -72,17 +73,19 @@ class CounterTable:
         return tuple(dict.fromkeys(source.command for source in self.sources))
 
 
-def read_counters(table: CounterTable, shown: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the counters by port, and by counter why it is not known.
+def read_counters(table: CounterTable, answers: Answers) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return the counters by port, and by counter why it is not known, or not of all ports.
 
-    ``shown``: the output by command. A counter is a list of 8 numbers or None; ``up`` is true, false or None.
+    A counter is a list of 8 numbers or None; ``up`` is true, false or None.
     """
     reasons = dict(table.not_counted)
     ports: dict[str, dict[str, Any]] = {}
     absent: list[tuple[CounterSource, set[str]]] = []
-    trees = {command: _tree(table, command, shown.get(command)) for command in table.commands}
+    trees = {command: _tree(table, command, answers) for command in table.commands}
     for source in table.sources:
         tree = trees[source.command]
+        if source.command in answers.failures:
+            reasons[source.counter] = f"`{source.command}`: {answers.failures[source.command]}"
         if isinstance(tree, str):
             reasons.setdefault(source.counter, tree)
             continue
@@ -127,8 +130,9 @@ def _sum(values: list[Any]) -> int | None:
     return None if None in numbers else sum(number for number in numbers if number is not None)
 
 
-def _tree(table: CounterTable, command: str, output: Any) -> Any:
+def _tree(table: CounterTable, command: str, answers: Answers) -> Any:
     """Return the decoded output, or a sentence why there is none."""
+    output = answers.shown.get(command)
     if output is None or output == "":
         return f"the switch did not answer `{command}`"
     try:

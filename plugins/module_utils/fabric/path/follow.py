@@ -116,7 +116,7 @@ class Checker:
     def applications(self, host: str) -> Iterator[Part]:
         """Return the applications on ``host``, except those whose DSCP is another class's."""
         if host in self.seen.hosts and self._host(host).applications == ():
-            yield self._part(APPLICATION, host, nic_checks.no_application, self.rdma)
+            yield self._part(APPLICATION, host, nic_checks.no_application, self.rdma, self._host(host).nics)
         other_dscps = [rdma_class.dscp for rdma_class in self.policy.classes if rdma_class != self.rdma]
         for app in self._host(host).applications or ():
             if dscp_of(app.tos) in other_dscps:

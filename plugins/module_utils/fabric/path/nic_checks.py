@@ -8,7 +8,7 @@ is as the policy says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -40,14 +40,20 @@ NOT_IN_A_GUEST = "a guest does not see what the physical function of its VF trus
 ROUTED_GIDS = "RoCE v2, IPv4", "RoCE v2, IPv6"
 
 
-def no_application(rdma: RdmaClass) -> Iterator[Claim]:
-    """Return the finding for a host without a named application."""
+def no_application(rdma: RdmaClass, nics: Mapping[str, SeenNic]) -> Iterator[Claim]:
+    """Return the finding for a host without a named application, with the environment that each program needs."""
+    routed = [set(routed_gids(seen.gids)) for seen in nics.values() if seen.gids is not None]
+    common = min(set.intersection(*routed), default=None) if routed else None
+    variables = dict.fromkeys(
+        f"{program.traffic_class}={rdma.tos}" + (f" {program.gid_index}={common}" if common is not None else "")
+        for program in PROGRAMS.values()
+    )
     yield fault(
         "the traffic class of its application is named",
         rdma.tos,
         None,
-        "what its packets carry is not known; name what sends from it in roce_host_applications, as in "
-        f"[{{name: NCCL, tos: {rdma.tos}}}]",
+        f"what its packets carry is not known; start what sends from it with {', or '.join(variables)}, and name it in "
+        f"roce_host_applications, as in [{{name: NCCL, tos: {rdma.tos}}}]",
     )
 
 
@@ -104,6 +110,11 @@ def environment(app: Application) -> Iterator[Claim]:
             yield unseen(f"{path.variable}={path.value}: {path.effect} ({path.source})", path.value, reason)
 
 
+def routed_gids(gids_seen: Sequence[str | None]) -> list[int]:
+    """Return the indexes of a NIC's GIDs that are RoCE v2 of an address that is routed."""
+    return [index for index, gid in enumerate(gids_seen) if (gid or "").startswith(ROUTED_GIDS)]
+
+
 def gids(app: Application, nics: Mapping[str, SeenNic]) -> Iterator[Claim]:
     """Check the GID that the application uses on each NIC of its host; the NIC's own choice is not checked."""
     if app.gid_index is None:
@@ -115,7 +126,7 @@ def gids(app: Application, nics: Mapping[str, SeenNic]) -> Iterator[Claim]:
             continue
         gid = seen.gids[app.gid_index] if app.gid_index < len(seen.gids) else None
         if not (gid or "").startswith(ROUTED_GIDS):
-            routed = [index for index, entry in enumerate(seen.gids) if (entry or "").startswith(ROUTED_GIDS)]
+            routed = routed_gids(seen.gids)
             yield fault(
                 uses,
                 ROUTED_GIDS[0],

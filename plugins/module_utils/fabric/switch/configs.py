@@ -210,9 +210,14 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
         return []
     line = next(line.strip() for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
     if line in ("{", '[{"set": {'):  # a document (cumulus, dell_sonic)
-        line = next(statements(json.loads(text), ""), text).strip()  # text: a document that only removes settings
+        line = next(statements(json.loads(text, object_pairs_hook=_with_removals), "")).strip()
     change = {"ports": [], "what": "what the policy would still change", "wanted": "nothing", "seen": line}
     return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
+
+
+def _with_removals(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of a document, in which null removes a setting, as one with words for null."""
+    return {key: "removed" if value is None else value for key, value in pairs}
 
 
 def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:

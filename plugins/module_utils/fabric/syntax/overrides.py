@@ -81,6 +81,8 @@ EOS = OverrideRules(
         PATH,
     ),
     (r"load-balance cluster .*\baction ", CLASS),
+    # From memory: dynamic and random distribution, which can send the packets of one flow on several ways.
+    (r"ip hardware fib load-balance distribution ", PATH),
 )
 NXOS = OverrideRules(
     (r"shutdown$|system default switchport shutdown", LINK),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from shown_counters import JUNOS, PORTS, SHOWN
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.answers import Answers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import COUNTERS, read_counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
@@ -21,7 +22,7 @@ READABLE = sorted(SHOWN)
 def read(system: str, shown: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     table = SYSTEMS[system].counters
     assert table is not None
-    return read_counters(table, shown)
+    return read_counters(table, Answers(shown, {}))
 
 
 def test_every_system_but_dells_has_counters():

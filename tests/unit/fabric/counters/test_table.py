@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.answers import Answers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import (
     CounterSource,
     CounterTable,
@@ -25,7 +26,7 @@ TABLE = CounterTable(
     ("shown", "dropped"), [({"a": 1, "b": "2"}, 3), ({"a": 1}, 1), ({"a": 1, "b": None}, None), ({"a": True}, None)]
 )
 def test_a_sum_with_an_unknown_part_is_not_known(shown, dropped):
-    ports, reasons = read_counters(TABLE, {"show": {"p1": {"5": shown, "8": {"a": 9}}}})
+    ports, reasons = read_counters(TABLE, Answers({"show": {"p1": {"5": shown, "8": {"a": 9}}}}, {}))
     port = ports.get("p1", {"dropped": [None] * 8})
     assert port["dropped"] == [None] * 5 + [dropped] + [None] * 2
     assert set(reasons) == ({"watchdog", "dropped"} if dropped is None else {"watchdog"})
@@ -33,7 +34,7 @@ def test_a_sum_with_an_unknown_part_is_not_known(shown, dropped):
 
 @pytest.mark.parametrize("output", [None, "", "x", "[1", 7, [], {}, {"p1": {}}, {"p1": {"3": {"c": 1}}}])
 def test_a_command_without_the_counter_is_named(output):
-    ports, reasons = read_counters(TABLE, {"show": output})
+    ports, reasons = read_counters(TABLE, Answers({"show": output}, {}))
     assert ports == {}
     assert "`show`" in reasons["dropped"]
 

@@ -141,7 +141,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
     ports = [end for end in ends if end.device in fabric.switches]
     for host in sorted({end.device for end in nics}):
         if host in seen.hosts and not seen.hosts[host].applications:
-            found("application", host, nic_checks.no_application(rdma))
+            found("application", host, nic_checks.no_application(rdma, seen.hosts[host].nics))
         for app in seen.hosts.get(host, PathHost()).applications:
             if dscp_of(app.tos) not in [rdma_class.dscp for rdma_class in POLICY.classes if rdma_class != rdma]:
                 found("application", f"{host} {app.name}", nic_checks.application(app, rdma))

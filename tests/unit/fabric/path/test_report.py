@@ -209,7 +209,11 @@ def test_a_host_without_a_named_application_is_asked_for_its_traffic_class():
     assert result["holds"] is False
     (fault,) = result["faults"]
     assert (fault["where"], fault["wanted"], fault["seen"]) == ("gpu2", 106, None)
-    assert fault["consequence"] == Mentions("roce_host_applications")
+    assert fault["consequence"] == Mentions("roce_host_applications", "NCCL_IB_TC=106", "UCX_IB_TRAFFIC_CLASS=106")
+    assert "GID_INDEX" not in fault["consequence"]  # the reading has no GIDs
+    request["nics"]["gpu2"]["mlx5_0"]["gids"] = [None, "RoCE v1, IPv6", "RoCE v2, link-local", "RoCE v2, IPv4"]
+    (fault,) = report.checked(request)["faults"]
+    assert fault["consequence"] == Mentions("NCCL_IB_GID_INDEX=3")
 
 
 def test_a_hypervisor_is_not_asked_for_an_application():

@@ -174,6 +174,8 @@ def test_a_running_configuration_of_a_switch_without_a_plan_is_refused():
         ("#!/bin/sh\nset -eu\n  ip link set dev p1 mtu 9100\nsysctl -q -w x=1\n", "ip link set dev p1 mtu 9100"),
         ('[\n{"op": "add"},\n{"op": "remove"}\n]\n', '{"op": "add"},'),
         ("\n\ninterface Ethernet1/1\n   mtu 9100\n", "interface Ethernet1/1"),
+        ('[{"set": {\n "qos": {"red": "on"}}}]', "set qos red on"),
+        ('[{"set": {\n "qos": {"red": null}}}]', "set qos red removed"),
     ],
 )
 def test_the_first_line_that_the_policy_would_still_change_is_named(monkeypatch, text, line):

@@ -139,6 +139,10 @@ EXAMPLES = {
             "load-balance policies load-balance sand profile P fields udp dst-port 4791",
         ),
         "ECMP's hash by a profile": ("ip load-sharing fm6000 profile P", "ip load-sharing fm6000 profile P"),
+        "dynamic load balancing": (
+            "ip hardware fib load-balance distribution dynamic",
+            "ip hardware fib load-balance distribution dynamic",
+        ),
         "hash of IPv6": ("ip load-sharing trident fields ipv6 source-ip destination-ip", "'source_ip']"),
         "cluster load balancing": (
             "load-balance cluster\n   port group host H\n      flow exhaustion action dscp 0 traffic-class 0",

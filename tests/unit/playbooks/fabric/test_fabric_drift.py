@@ -67,7 +67,8 @@ def test_devices_that_cannot_be_read_fail_and_the_others_are_compared(fabric):
     (fabric.path / "inventory.json").write_text(json.dumps(inventory))
     (fabric.leaf1 / "garbage").write_text("Traceback (most recent call last):")
     file = fabric.path / "fabric.prom"
-    status, output = fabric.play("-e", f"fabric_drift_metrics={file}", policy=LOSSLESS, playbook=DRIFT)
+    options = ("-e", f"fabric_drift_metrics={file}", "-e", "fabric_drift_traffic_s=1")
+    status, output = fabric.play(*options, policy=LOSSLESS, playbook=DRIFT)
     assert status != 0
     assert re.search(r"not read: +3 of 4: gpu\[01-02\],leaf1", output), output
     read = {name: samples(file)[f"sailloft_fabric_drift_device_read{{{labels}}}"] for name, labels in KINDS.items()}
@@ -79,6 +80,8 @@ def test_devices_that_cannot_be_read_fail_and_the_others_are_compared(fabric):
     assert "not JSON" in reasons["leaf1: it was read"]
     assert "mlx5_0" in reasons["gpu01: it was read"]
     assert "127.0.0.1, port 1" in reasons["gpu02: it was read"]
+    (traffic,) = [claim for claim in proof_of_drift(fabric) if claim["layer"] == "traffic"]
+    assert (traffic["claim"].partition(":")[0], traffic["holds"]) == ("leaf2", None)
     assert fabric.play("-e", f"fabric_drift_metrics={file}.txt", policy=LOSSLESS, playbook=DRIFT)[0] != 0
 
 
