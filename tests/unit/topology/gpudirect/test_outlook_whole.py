@@ -168,7 +168,11 @@ def test_a_value_of_the_nic_has_its_cause(values, causes):
             lambda port: None,
             BARE_METAL,
             False,
-            (Cause(2, "ACS of port 0000:02:01.0 is 1011101, wanted xx000x0", ACS_COST, "gpu_node_pci.acs: bare_metal"),),
+            (
+                Cause(
+                    2, "ACS of port 0000:02:01.0 is 1011101, wanted xx000x0", ACS_COST, "gpu_node_pci.acs: bare_metal"
+                ),
+            ),
         ),
         (lambda port: None, BARE_METAL, True, ()),
         (
