@@ -173,9 +173,9 @@ def main() -> None:
 
     def of_switch() -> dict[str, Any]:
         table = SYSTEMS[module.params["system"]].counters
-        if table is None:
-            ports, reasons = {}, dict.fromkeys(COUNTERS, NO_COUNTERS)
-        else:
+        ports: dict[str, dict[str, Any]] = {}
+        reasons = dict.fromkeys(COUNTERS, NO_COUNTERS)
+        if table is not None:
             ports, reasons = read_counters(table, answers(module.params["answers"]))
         links = {name: counters[UP] for name, counters in ports.items()}
         not_up = [name for name in module.params["expected_up"] if not links.get(name)]
