@@ -43,6 +43,10 @@ options:
     type: list
     elements: str
     default: []
+  deadline:
+    description: With O(expected_up), the time until which to wait for them, in seconds since 1970.
+    type: float
+    default: 0.0
   before:
     description: RV(counters) of an earlier call on the same host or switch.
     type: dict
@@ -116,8 +120,13 @@ down:
   returned: with O(system)
   type: list
   elements: str
+waits:
+  description: V(true) if RV(not_up) has ports and O(deadline) is not reached.
+  returned: with O(system)
+  type: bool
 """
 
+import time
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
@@ -146,6 +155,7 @@ def main() -> None:
             "system": {"type": "str", "choices": sorted(SYSTEMS)},
             "answers": {"type": "list", "elements": "dict", "default": []},
             "expected_up": {"type": "list", "elements": "str", "default": []},
+            "deadline": {"type": "float", "default": 0.0},
             "before": {"type": "dict", "default": {}},
         },
         returned=("nics", "system", "expected_up"),  # answers and readings are long
@@ -163,9 +173,9 @@ def main() -> None:
 
     def of_switch() -> dict[str, Any]:
         table = SYSTEMS[module.params["system"]].counters
-        if table is None:
-            ports, reasons = {}, dict.fromkeys(COUNTERS, NO_COUNTERS)
-        else:
+        ports: dict[str, dict[str, Any]] = {}
+        reasons = dict.fromkeys(COUNTERS, NO_COUNTERS)
+        if table is not None:
             ports, reasons = read_counters(table, answers(module.params["answers"]))
         links = {name: counters[UP] for name, counters in ports.items()}
         not_up = [name for name in module.params["expected_up"] if not links.get(name)]
@@ -174,6 +184,7 @@ def main() -> None:
             **facts(ports, reasons),
             "up": [name for name, up in links.items() if up],
             "not_up": not_up,
+            "waits": bool(not_up) and time.time() < module.params["deadline"],
             "down": [name for name in not_up if links.get(name) is False],
         }
 

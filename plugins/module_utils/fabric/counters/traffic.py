@@ -30,22 +30,37 @@ def traffic_claims(policy: Policy, switches: Mapping[str, Any], counted: Mapping
     ``switches``: the inventory's settings by name. ``counted``: the second result of roce_counters_info by device.
     """
     for device, result in sorted(counted.items()):
-        given = result if isinstance(result, Mapping) else {}
-        if "differences" not in given:
-            reasons = [str(given.get("msg") or ""), *dict(given.get("unknown") or {}).values()]
-            reason = next(filter(None, reasons), "no answer")
+        differences, unknown = _by_place(result, "differences"), _by_place(result, "unknown")
+        if not differences:
+            message = result.get("msg") if isinstance(result, Mapping) else None
+            reason = next(filter(None, [message, *unknown.values()]), "no answer")
             claim = f"{device}: with traffic running, RoCE loses no packets"
             yield not_applicable(LAYER, claim, WANTED, SOURCE, f"{device}: not measured: {reason}")
         elif device in switches:
-            yield from _of_switch(device, switches[device], policy, given)
+            yield from _of_switch(device, switches[device], policy, differences, unknown)
         else:
-            for nic, counts in given["differences"].items():
-                yield _of_nic(f"{device} {nic}", counts, str(given["unknown"].get(nic, "")))
+            for nic, counts in differences.items():
+                yield _of_nic(f"{device} {nic}", counts, str(unknown.get(nic, "")))
 
 
-def _of_switch(name: str, settings: Mapping[str, Any], policy: Policy, result: Mapping[str, Any]) -> Iterator[Claim]:
+def _by_place(result: Any, name: str) -> dict[str, Any]:
+    """Return the counters by port or NIC, or why some are not known; nothing of a result that has none."""
+    by_place = result.get(name) if isinstance(result, Mapping) else None
+    if not isinstance(by_place, Mapping):
+        return {}
+    kind = Mapping if name == "differences" else str
+    return {place: of_place for place, of_place in by_place.items() if isinstance(of_place, kind)}
+
+
+def _of_switch(
+    name: str,
+    settings: Mapping[str, Any],
+    policy: Policy,
+    differences: Mapping[str, Any],
+    unknown: Mapping[str, str],
+) -> Iterator[Claim]:
     system, ports = str(settings.get("system")), settings.get("ports") or {}
-    counts = {port: result["differences"].get(port, {}) for port in ports}
+    counts = {port: differences.get(port, {}) for port in ports}
     for rdma in policy.classes:
         lost = {port: _at(of_port, "dropped", rdma.queue) for port, of_port in counts.items()}
         marked = _sum(_at(of_port, "ecn_marked", rdma.queue) for of_port in counts.values())
@@ -55,7 +70,7 @@ def _of_switch(name: str, settings: Mapping[str, Any], policy: Policy, result: M
             "pauses sent": _sum(_at(of_port, "pause_sent", rdma.priority) for of_port in counts.values()),
             "storms": _sum(_at(of_port, "watchdog", rdma.queue) for of_port in counts.values()),
         }
-        missing = [result["unknown"][counter] for counter in ("dropped", "ecn_marked") if counter in result["unknown"]]
+        missing = [unknown[counter] for counter in ("dropped", "ecn_marked") if counter in unknown]
         silent = [port for port, number in lost.items() if number is None]
         if silent and not missing:
             missing = [f"queue {rdma.queue} is not counted on {fold(silent)}"]
@@ -104,7 +119,7 @@ def _at(counts: Mapping[str, Any], counter: str, number: int) -> int | None:
 
 def _sum(numbers: Iterable[Any]) -> int | None:
     """Return the sum of the numbers that are known; None without any."""
-    known = [number for number in numbers if number is not None]
+    known = [number for number in numbers if isinstance(number, int)]
     return sum(known) if known else None
 
 
@@ -112,11 +127,11 @@ def counted_lines(counted: Mapping[str, Any]) -> list[str]:
     """Return what ports and NICs counted, those with drops first; a list by its priorities or queues above 0."""
     ranked = []
     for device, result in counted.items():
-        for place, counts in ((result or {}).get("differences") or {}).items():
+        for place, counts in _by_place(result, "differences").items():
             numbers = {
                 counter: {str(at): number for at, number in enumerate(value) if number}
                 if isinstance(value, list)
-                else {"": value or 0}
+                else {"": value if isinstance(value, int) else 0}
                 for counter, value in counts.items()
             }
             totals = {counter: sum(each.values()) for counter, each in numbers.items()}

@@ -71,12 +71,18 @@ def test_counters_that_were_never_seen_are_shown_and_not_judged(counts):
     assert "eos" in claim.reason
 
 
-@pytest.mark.parametrize("result", [None, {}, {"msg": "unreachable"}, {"counters": {}, "unknown": {"a": "no tc"}}])
+ODD = [[1], {"differences": [], "unknown": 3}, {"differences": {"p1": None}}]
+
+
+@pytest.mark.parametrize(
+    "result", [None, {}, {"msg": "unreachable"}, {"counters": {}, "unknown": {"a": "no tc"}}, *ODD]
+)
 @pytest.mark.parametrize("device", ["leaf1", "gpu1"])
 def test_a_device_without_a_second_reading_is_not_measured(device, result):
     claim = claim_of(device, result)
     assert claim.holds is None
-    assert (result or {}).get("msg", "") in claim.reason
+    assert ("unreachable" in claim.reason) == ("unreachable" in str(result))
+    assert counted_lines({device: result}) == []
 
 
 NIC = {"out_of_sequence": 0, "roce_dropped": None, "dropped_by_port": 0, "cnp_handled": 3, "ecn_marked_received": None}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import time
 
 import pytest
 from shown_counters import PORTS, SHOWN, answered
@@ -36,7 +37,10 @@ def test_the_nics_of_a_switch_are_refused(call):
 
 def test_links_that_are_down_or_not_shown_are_not_up(call):
     request = {"system": "linux", "answers": answered(SHOWN["linux"]), "expected_up": ["p1", "p2", "p3"]}
-    result = call(roce_counters_info, request)
+    result = call(roce_counters_info, {**request, "deadline": time.time() + 900})
+    assert result["waits"] is True
+    assert call(roce_counters_info, {**request, "expected_up": ["p1"], "deadline": time.time() + 900})["waits"] is False
+    assert call(roce_counters_info, {**request, "deadline": time.time() - 1})["waits"] is False
     assert (result["up"], result["not_up"], result["down"]) == (["p1"], ["p2", "p3"], ["p2"])
 
 

@@ -92,7 +92,7 @@ def test_a_run_waits_for_the_buffers_that_an_image_computes(fabric):
 
 def test_a_run_waits_until_a_blocked_port_is_up_again(fabric):
     fabric.set_links("up", "down", "up", "up", "down", "up", "done")  # each stage asks once before its change
-    status, output = fabric.play(policy=LOSSY)
+    status, output = fabric.play("-e", "roce_switch_ports_s=600", policy=LOSSY)
     assert status == 0, output
     assert len(fabric.links()) < 6
     assert "not known to be up" not in output
