@@ -125,7 +125,7 @@ jobs := 2
 unit: packages .venv/.tests vcsim
 	pytest -n $(jobs) --dist worksteal
 
-# The library's unit tests, on the oldest Python that targets may have: the first tests of each file, or all.
+# The library's unit tests, on the oldest Python that targets may have: the first test of each file, or all.
 python39: packages .venv/.runtime
 	tests/python39/run -n $(jobs)
 
@@ -141,12 +141,13 @@ ansible-core-all: packages .venv/.tests
 
 # The tests of properties, each with twenty times the examples.
 thorough: packages .venv/.tests
-	pytest -n $(jobs) --timeout 3600 --hypothesis-profile thorough -m 'hypothesis and not fleet and not long'
+	pytest -n $(jobs) --timeout 3600 --hypothesis-profile thorough -m 'hypothesis and not fleet'
 
 # Rollouts, re-imaging and the fabric's policy: whole playbooks on simulated nodes and switches.
 fleet: packages .venv/.tests
 	pytest -n $(jobs) --dist worksteal --timeout 1800 --durations 10 -m 'fleet and not long'
 
+# Further cases of these, and the other unit tests that are marked `long`.
 fleet-long: packages .venv/.tests
 	pytest -n $(jobs) --dist worksteal --timeout 1800 -m long
 

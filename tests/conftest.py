@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from pathlib import Path
 
 import hypothesis
 import pytest
+import yaml
 
 # The reasons for which a test may be skipped. A missing tool is no such reason: `make packages` installs all tools.
 EXPECTED_SKIPS = (
@@ -26,8 +28,8 @@ EXPECTED_SKIPS = (
 # Users other than root skip what only root can do; `make image` runs it as root.
 EXPECTED_OF_USERS = r"\broot\b"
 
-# `make test` tries few examples per property, `make test-all` many; a test with fast examples sets its own number. A
-# few are enough on Python 3.9, where the only question is whether each line runs.
+# `make test` tries few examples per property, `make thorough` many; only a test with slow examples sets its own number.
+# Three are enough on Python 3.9, where the only question is whether each line runs.
 hypothesis.settings.register_profile("few", max_examples=3, deadline=None)
 hypothesis.settings.register_profile("quick", max_examples=20, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=400, deadline=None)
@@ -36,6 +38,11 @@ hypothesis.settings.register_profile(
     "mutation", max_examples=40, deadline=None, phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate]
 )
 hypothesis.settings.load_profile("quick")
+
+# Tests read hundreds of files with yaml.safe_load, which takes the parser in C a tenth of the time.
+yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # type: ignore[misc]
+# The imported modules and the collected tests stay until the end: to search them for garbage again and again is wasted.
+gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,6 +7,7 @@ Targets have only Python; the controller's packages need newer Python versions.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Generator
 from typing import Any
@@ -17,10 +18,8 @@ import pytest
 CONTROLLERS = ("ansible", "cyclonedx", "hier_config", "jinja2", "jsonpatch", "libvirt", "lxml", "pyVmomi", "pyavd")
 # Tests that import one of these packages only inside a test.
 IN_THE_MIDDLE = ("test_slices.py::test_a_slice_gives_its_hosts_the_same_variables_as_the_full_inventory",)
-# A run that finds fewer cases has lost some; there are about 10,800.
-LEAST_CASES = 9000
-# `make python39` runs as many tests of each file, the first case of each. All files are imported.
-TESTS_OF_A_FILE = 4
+# A run that finds tests in fewer files has lost some; there are about 430.
+LEAST_FILES = 380
 
 
 @pytest.hookimpl(wrapper=True)
@@ -50,21 +49,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-cases", action="store_true", help="run all tests of each file, and all cases of each test")
 
 
+def is_short(test: object) -> bool:
+    """Return True for a test without hypothesis and without a mark of a long phase."""
+    marks = {mark.name for mark in getattr(test, "pytestmark", [])}
+    return inspect.isfunction(test) and not marks & {"fleet", "long"} and not hasattr(test, "is_hypothesis_test")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
+    """Make only the first short test of each file; all files are imported."""
+    if collector.config.getoption("all_cases") or not name.startswith(("test_", "Test")):
+        return None
+    tests = [each for each, test in vars(collector.obj).items() if each.startswith("test_") and is_short(test)]
+    return None if name in tests[:1] else []
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if len(items) < LEAST_CASES:
-        raise pytest.UsageError(f"only {len(items)} cases were found, of {LEAST_CASES} at least")
-    unknown = [name for name in IN_THE_MIDDLE if not any(item.nodeid.endswith(name) for item in items)]
-    if unknown:
-        raise pytest.UsageError(f"tests that are to be left out were not found: {', '.join(unknown)}")
-    items[:] = [item for item in items if not item.nodeid.endswith(IN_THE_MIDDLE)]
-    if not config.getoption("all_cases"):
-        # The first tests of a file, and the first case of a test, run most lines; dict keeps the order.
-        short = [item for item in items if not any(map(item.get_closest_marker, ("fleet", "long")))]
-        tests = {item.nodeid.partition("[")[0]: item for item in reversed(short)}
-        files: dict[str, list[pytest.Item]] = {}
-        for name in reversed(tests):
-            files.setdefault(name.partition("::")[0], []).append(tests[name])
-        items[:] = [item for of_file in files.values() for item in of_file[:TESTS_OF_A_FILE]]
+    files = {item.nodeid.partition("::")[0] for item in items}
+    if len(files) < LEAST_FILES:
+        raise pytest.UsageError(f"tests were found in only {len(files)} files, of {LEAST_FILES} at least")
+    if config.getoption("all_cases"):
+        unknown = [name for name in IN_THE_MIDDLE if not any(item.nodeid.endswith(name) for item in items)]
+        if unknown:
+            raise pytest.UsageError(f"tests that are to be left out were not found: {', '.join(unknown)}")
+        items[:] = [item for item in items if not item.nodeid.endswith(IN_THE_MIDDLE)]
+    else:
+        # The first case of a test runs most of its lines; dict keeps the order.
+        items[:] = {item.nodeid.partition("[")[0]: item for item in reversed(items)}.values()
+        items.reverse()
     for item in items:
         test = getattr(item, "obj", None)
         # The only question is whether each line runs. A profile does not change tests that set their own number, and

@@ -48,13 +48,8 @@ def play(folder, *arguments, **environment):
     return output
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [FORMATS["the checkout's configuration"], pytest.param(FORMATS["Ansible's default"], marks=pytest.mark.long)],
-    ids=FORMATS,
-)
-def test_the_lines_of_each_host_are_printed_whole_and_together(tmp_path, settings):
-    output = play(tmp_path, "--check", **settings).splitlines()
+def check(output):
+    """Check that the lines of each host are whole and together, and that no secret is among them."""
     for host in ("a", "b"):
         at = output.index(f"{host}: {LINES[0]}")
         assert output[at : at + 3] == [f"{host}: {line}" for line in LINES]
@@ -62,8 +57,14 @@ def test_the_lines_of_each_host_are_printed_whole_and_together(tmp_path, setting
     assert not any("secret" in line for line in output)
 
 
-def test_the_json_of_a_callback_stays_whole_and_has_the_lines(tmp_path):
-    play(tmp_path)
+@pytest.mark.long
+@pytest.mark.parametrize("settings", FORMATS.values(), ids=FORMATS)
+def test_the_lines_of_each_host_are_printed_whole_and_together_in_check_mode(tmp_path, settings):
+    check(play(tmp_path, "--check", **settings).splitlines())
+
+
+def test_the_lines_are_printed_and_the_json_of_a_callback_stays_whole_and_has_them(tmp_path):
+    check(play(tmp_path).splitlines())
     done = subprocess.run(
         [ANSIBLE, f"-i{tmp_path}/hosts.json", "-e", f"path={tmp_path}/lines.json", tmp_path / "play.json"],
         env={

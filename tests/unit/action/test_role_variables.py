@@ -95,6 +95,7 @@ def test_variables_that_tasks_set_are_not_reported(site):
     assert told == [ignored("leaf2", "roce_switch_headrom", "did you mean roce_switch_headroom?")]
 
 
+@pytest.mark.long
 def test_a_vaulted_variable_is_reported_without_its_value(site):
     """The variable is not decrypted: the password is not given."""
     vaulted = "$ANSIBLE_VAULT;1.1;AES256\n" + "3" * 80
@@ -113,13 +114,15 @@ def test_each_batch_reports_only_its_own_hosts(site):
     assert told == [ignored("leaf1", "roce_switch_extra", LISTED), ignored("leaf3", "roce_switch_extra", LISTED)]
 
 
-@pytest.mark.parametrize("role", ["roce_swich", pytest.param("", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("role", ["roce_swich", ""])
 def test_a_missing_role_is_refused(site, role):
     status, _told, output = site.play({"tasks": [{"sailloft.fleet.role_variables": {"role": role}, "run_once": True}]})
     assert status == 2
     assert f"there is no role '{role}' in sailloft.fleet; set role to an existing role" in output
 
 
+@pytest.mark.long
 def test_every_role_reports_its_own_unknown_variables(site):
     """No task has the given tag; tasks tagged ``always`` still run, and change nothing."""
     given = {f"{role}_no_such_name": 1 for role in ROLES}
@@ -143,10 +146,8 @@ def test_every_role_reports_its_own_unknown_variables(site):
     assert "changed=0 " in output
 
 
-# The inventory of thousands of hosts takes as long as all the other tests of this file.
-@pytest.mark.parametrize(
-    "inventory", ["lab", "small", *(pytest.param(name, marks=pytest.mark.long) for name in ("vela", "blue_vela"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("inventory", ["lab", "small", "vela", "blue_vela"])
 def test_the_example_inventories_and_the_lab_have_no_unknown_role_variables(site, inventory):
     checks = [{"sailloft.fleet.role_variables": {"role": role, "hosts": "{{ groups.all }}"}} for role in ROLES]
     others = {
@@ -163,6 +164,7 @@ def test_the_example_inventories_and_the_lab_have_no_unknown_role_variables(site
     assert IGNORED.findall(output) == []
 
 
+@pytest.mark.long
 def test_missing_variables_of_boot_servers_give_one_error(site):
     site.write("hosts.yml", {"boot_servers": {"hosts": {"bs01": {}, "bs02": {"boot_server_address": "10.0.0.2"}}}})
     status, output = ansible_playbook(f"-i{site.folder}/hosts.yml", "playbooks/boot_servers.yml", COLUMNS="1000")

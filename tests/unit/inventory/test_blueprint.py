@@ -78,11 +78,13 @@ def test_an_error_names_file_line_and_rule(listed, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_a_file_of_another_inventory_plugin_is_not_parsed(listed, tmp_path):
     (tmp_path / "more.yml").write_text("all: {hosts: {other: {note: 'plugin: sailloft.fleet.blueprint'}}}\n")
     assert "other" in listed()["_meta"]["hostvars"]
 
 
+@pytest.mark.long
 def test_the_cache_is_used_until_the_file_changes(listed, tmp_path):
     """A second run reads hosts from the cache, and notices a change of the file."""
     cache = tmp_path / "cache"
@@ -100,14 +102,8 @@ def test_the_cache_is_used_until_the_file_changes(listed, tmp_path):
     assert listed(folder=tmp_path / "site")["_meta"]["hostvars"]["gpu01"]["ansible_host"] == "10.0.0.21"
 
 
-@pytest.mark.parametrize(
-    ("name", "hosts"),
-    [
-        ("small", 9),
-        pytest.param("vela", 556, marks=pytest.mark.long),
-        pytest.param("blue_vela", 962, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "hosts"), [("small", 9), ("vela", 556), ("blue_vela", 962)])
 def test_each_example_has_its_number_of_hosts(listed, name, hosts):
     variables = listed(folder=sites.PROJECT / "inventories" / name)["_meta"]["hostvars"]
     assert len(variables) == hosts

@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from playing import ansible_playbook
 
@@ -44,6 +45,7 @@ def test_documentation_and_modules_agree() -> None:
     assert facts(documented, "suboptions") == facts(domain_options(), "options")
 
 
+@pytest.mark.long
 def test_the_role_refuses_a_number_instead_of_a_dictionary(tmp_path: Path) -> None:
     play = [
         {

@@ -327,6 +327,7 @@ def test_the_playbook_record_writes_a_recording_once(tmp_path):
     assert "changed=0 " in play("record", *given)
 
 
+@pytest.mark.long
 def test_the_playbook_record_reads_the_live_machine_by_default(tmp_path):
     given = ["-ihere,", "-clocal", f"-eansible_python_interpreter={sys.executable}", f"-erecordings_path={tmp_path}"]
     play("record", *given)
@@ -348,6 +349,7 @@ def test_an_invalid_or_unwritable_path_is_refused_and_leaves_no_files(run, tmp_p
     assert list(tmp_path.rglob("*")) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("domains", ["train-01", [{"name": "train-01"}, "train-02"]], ids=["text", "a text in a list"])
 def test_the_playbook_refuses_another_form_with_the_host_the_setting_and_an_example(tmp_path, domains):
     given = {"recording": str(RECORDINGS / "llnl-corona.json"), "plans_path": str(tmp_path), "gpu_vm_domains": domains}

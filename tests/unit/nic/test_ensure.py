@@ -266,7 +266,7 @@ def test_invalid_output_of_mlnx_qos_is_refused(host):
 
 
 @given(policy=policies())
-@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_policy_holds_after_one_run(host, policy):
     system = host()
     wanted = ensure.settings(policy, {"mlx5_0": NIC if len(policy["classes"]) == 1 else {}}, None)

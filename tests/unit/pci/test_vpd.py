@@ -17,9 +17,8 @@ def test_the_keywords_of_the_read_only_area_are_read_between_other_resources():
     assert keywords(b"\x78") == {}
 
 
-@pytest.mark.parametrize("length", range(len(NAME + AREA) + 1))
-def test_what_is_cut_off_before_its_end_is_not_known(length):
-    assert keywords((NAME + AREA)[:length]) is None
+def test_what_is_cut_off_before_its_end_is_not_known():
+    assert [length for length in range(len(NAME + AREA) + 1) if keywords((NAME + AREA)[:length]) is not None] == []
 
 
 @pytest.mark.parametrize("area", [b"VA", b"VA\x05MLX:", b"SN\x01xV"])

@@ -34,9 +34,9 @@ STANDS_STILL = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("state", "console", "asked"),
-    [pytest.param("shut off", "", "start\n", marks=pytest.mark.long), ("running", STANDS_STILL, "reset\n")],
+    ("state", "console", "asked"), [("shut off", "", "start\n"), ("running", STANDS_STILL, "reset\n")]
 )
 def test_a_stopped_or_hanging_machine_is_restarted_once(tmp_path, state, console, asked):
     (tmp_path / "bin").mkdir()

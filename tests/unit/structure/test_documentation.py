@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -51,17 +52,23 @@ def known():
 KNOWN = known()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_names_variables_that_exist(page):
-    # The first column of this table has the names that are gone.
-    text = re.sub(r"^\| [^|]*\|", "", page.read_text(), flags=re.M) if page.name == "release.md" else page.read_text()
-    assert set(NAME.findall(text)) - KNOWN - OTHERS == set()
+def test_pages_name_variables_that_exist():
+    unknown = {}
+    for page in PAGES:
+        # The first column of the table of release.md has the names that are gone.
+        gone = r"^\| [^|]*\|" if page.name == "release.md" else r"^$"
+        text = re.sub(gone, "", page.read_text(), flags=re.M)
+        unknown[str(page.relative_to(ROOT))] = set(NAME.findall(text)) - KNOWN - OTHERS
+    assert {page: names for page, names in unknown.items() if names} == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_names_files_that_exist(page):
-    paths = {path for path in FILE.findall(page.read_text()) if not re.search(r"NAME|SITE|(group|host)_vars", path)}
-    assert {path for path in paths - ELSEWHERE if not any((place / path).exists() for place in PLACES)} == set()
+def test_pages_name_files_that_exist():
+    paths = {(page, path) for page in PAGES for path in set(FILE.findall(page.read_text())) - ELSEWHERE}
+    assert {
+        (str(page.relative_to(ROOT)), path)
+        for page, path in paths
+        if not re.search(r"NAME|SITE|(group|host)_vars", path) and not any((place / path).exists() for place in PLACES)
+    } == set()
 
 
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(?:#([^)\s]+))?\)")
@@ -69,6 +76,7 @@ LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(?:#([^)\s]+))?\)")
 MENTION = re.compile(r"(?<![\w/])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
 
 
+@functools.cache
 def anchors(page):
     """Return the anchors of a page's headings, as GitHub and MyST make them."""
     headings = re.findall(r"^#{1,4} (.*)$", page.read_text(), re.M)
@@ -79,10 +87,13 @@ def dead(page, anchor):
     return not page.exists() or bool(anchor and page.suffix == ".md" and anchor not in anchors(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_links_of_a_page_lead_to_pages_and_headings(page):
-    links = LINK.findall(page.read_text())
-    assert [(link, anchor) for link, anchor in links if dead((page.parent / link) if link else page, anchor)] == []
+def test_links_lead_to_pages_and_headings():
+    links = [(page, *link) for page in PAGES for link in LINK.findall(page.read_text())]
+    assert [
+        (str(page.relative_to(ROOT)), link, anchor)
+        for page, link, anchor in links
+        if dead((page.parent / link).resolve() if link else page, anchor)
+    ] == []
 
 
 def test_a_page_that_code_names_exists_with_its_heading():
@@ -103,19 +114,19 @@ def test_every_page_is_in_the_index():
     assert {str(page.relative_to(ROOT)) for page in set(MANUAL) - linked - {index}} == set()
 
 
-@pytest.mark.parametrize("page", MANUAL, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_of_the_manual_can_be_read_by_users(page):
+def test_pages_of_the_manual_can_be_read_by_users():
     """A how-to has one job, lines fit an editor, and names of tests are for contributors."""
-    text = page.read_text()
-    assert [number for number, line in enumerate(text.splitlines(), start=1) if len(line) > 300] == []
-    if page.parent.name == "how-to":
-        prose = re.sub(r"^ {4}.*$", "", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M)
-        words = re.sub(r"[|]|---", " ", prose).split()
-        # The way from an empty inventory to virtual machines is one page, and the first that most users read.
-        assert len(words) <= (1500 if page.name == "gpu-vms.md" else 600), len(words)
-        assert re.search(r"^(```|    )", text, re.M), "no example"
-    if page.parent != ROOT / "docs":
-        assert re.findall(r"\btest_\w+", text) == []
+    for page in MANUAL:
+        text = page.read_text()
+        assert [(page, number) for number, line in enumerate(text.splitlines(), start=1) if len(line) > 300] == []
+        if page.parent.name == "how-to":
+            prose = re.sub(r"^ {4}.*$", "", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M)
+            words = re.sub(r"[|]|---", " ", prose).split()
+            # The way from an empty inventory to virtual machines is one page, and the first that most users read.
+            assert len(words) <= (1500 if page.name == "gpu-vms.md" else 600), (page, len(words))
+            assert re.search(r"^(```|    )", text, re.M), f"{page}: no example"
+        if page.parent != ROOT / "docs":
+            assert re.findall(r"\btest_\w+", text) == [], page
 
 
 def test_the_tree_in_structure_md_lists_every_folder():
@@ -133,17 +144,17 @@ def test_the_tree_in_structure_md_lists_every_folder():
         assert folders - named == set(), place.name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_rows_are_in_a_table(page):
+def test_rows_are_in_a_table():
     """A row below a paragraph is shown as text; a row with another number of cells than the head is cut."""
     rows = []
-    for number, line in enumerate([*page.read_text().splitlines(), ""], start=1):
-        if line.startswith("|"):
-            rows.append((number, len(re.sub(r"`[^`]*`", "", line).strip("|").split("|")), line))
-        elif rows:
-            assert re.fullmatch(r"[|: -]+", rows[1][2] if len(rows) > 1 else ""), f"no table: line {rows[0][0]}"
-            assert [number for number, cells, _text in rows if cells != rows[1][1]] == []
-            rows = []
+    for page in PAGES:
+        for number, line in enumerate([*page.read_text().splitlines(), ""], start=1):
+            if line.startswith("|"):
+                rows.append((number, len(re.sub(r"`[^`]*`", "", line).strip("|").split("|")), line))
+            elif rows:
+                assert re.fullmatch(r"[|: -]+", rows[1][2] if len(rows) > 1 else ""), f"{page}: no table: {rows[0]}"
+                assert [(page, number) for number, cells, _text in rows if cells != rows[1][1]] == []
+                rows = []
 
 
 @pytest.mark.parametrize("role", [role for role in ROLES if role != "lab"])
@@ -177,12 +188,12 @@ def lines(node):
             yield from lines(value)
 
 
-@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.stem)
-def test_a_description_is_text(plugin):
+def test_descriptions_are_text():
     """A colon turns a line into a mapping, and ansible-doc then shows nothing of the plugin."""
-    text = re.search(r'^ *DOCUMENTATION = r?"""\n(.*?)"""', plugin.read_text(), re.M | re.S)
-    assert text, "DOCUMENTATION is not a literal"
-    assert [line for line in lines(yaml.safe_load(text[1])) if not isinstance(line, str)] == []
+    for plugin in PLUGINS:
+        text = re.search(r'^ *DOCUMENTATION = r?"""\n(.*?)"""', plugin.read_text(), re.M | re.S)
+        assert text, f"{plugin}: DOCUMENTATION is not a literal"
+        assert [(plugin, line) for line in lines(yaml.safe_load(text[1])) if not isinstance(line, str)] == []
 
 
 def test_docstrings_begin_with_a_verb_or_the_thing():

@@ -25,6 +25,7 @@ def test_programs_that_the_makefile_calls_are_executable():
 
 
 # `make bench` runs all benchmarks at their full size.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "counted"),
     [

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 from jinja2 import Environment
 
@@ -44,11 +43,14 @@ def texts(data, keyword=""):
         yield keyword, data
 
 
+ENVIRONMENT = Environment()
+
+
 def faults(keyword, text):
     """Yield the faults of the expressions in a text."""
     bare = keyword in BARE and "{{" not in text
     expression = ""
-    for _line, kind, value in Environment().lex(f"{{{{ {text} }}}}" if bare else text):
+    for _line, kind, value in ENVIRONMENT.lex(f"{{{{ {text} }}}}" if bare else text):
         if kind == "block_begin":
             yield f"a statement: {text}"
         elif kind == "variable_begin":
@@ -64,18 +66,15 @@ def faults(keyword, text):
                 yield f"several lines: {text}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_expressions_are_short_deterministic_and_without_statements(file):
-    found = [fault for each in texts(yaml.safe_load(file.read_text())) for fault in faults(*each)]
-    assert found == []
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_message_of_several_lines_is_a_list(file):
+def test_expressions_are_short_deterministic_and_without_statements_and_messages_are_lists_of_lines():
     """Ansible's default output shows a line end within a text as \\n."""
-    assert [
-        text for keyword, text in texts(yaml.safe_load(file.read_text())) if keyword == "msg" and "\n" in text
-    ] == []
+    found = [
+        (str(file.relative_to(ROOT)), fault)
+        for file in FILES
+        for keyword, text in texts(yaml.safe_load(file.read_text()))
+        for fault in (*faults(keyword, text), *(["lines in one text"] if keyword == "msg" and "\n" in text else []))
+    ]
+    assert found == []
 
 
 def test_faulty_expressions_are_found():

@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-import ast
 import fnmatch
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from imported_files import PLUGINS, imported_files
 
 ROOT = Path(__file__).parents[3]
-PLUGINS = ROOT / "plugins"
 LIBRARY = PLUGINS / "module_utils"
 UNIT = ROOT / "tests/unit"
-PACKAGE = "ansible_collections.sailloft.fleet.plugins."
 MOST_FILES, MOST_LINES = 15, 400
 # A longer file gives the reason near its top, in its docstring or a comment, in a sentence that begins with this.
 REASON = "One file because "
@@ -53,22 +51,9 @@ def named_after(test: Path, there: set[str]) -> bool:
     return any(name == other or name.startswith(f"{other}_") for other in there)
 
 
-def imported(path: Path) -> set[Path]:
-    """Return the files of the plugins that a file imports."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
-            place = PLUGINS.joinpath(*str(node.module)[len(PACKAGE) :].split("."))
-            for file in (place, *(place / alias.name for alias in node.names)):
-                if file.with_suffix(".py").is_file():
-                    found.add(file.with_suffix(".py"))
-    return found
-
-
 # Those of packages only refuse an old Python: tests/unit/common/test_least_python.py.
 FILES = sorted(path for path in LIBRARY.rglob("*.py") if path.name != "__init__.py")
 TESTS = sorted(UNIT.rglob("test_*.py"))
-IMPORTS = {path: imported(path) for path in (*PLUGINS.rglob("*.py"), *TESTS)}
 
 
 def package(file: Path) -> str:
@@ -82,13 +67,13 @@ def test_pytest_recurses_into_every_folder_with_tests(pytestconfig):
     assert [each for each in folders if any(fnmatch.fnmatch(each.name, name) for name in passed_over)] == []
 
 
-@pytest.mark.parametrize("test", TESTS, ids=lambda path: str(path.relative_to(UNIT)))
-def test_a_test_file_is_named_after_the_file_that_it_tests(test):
-    folder = test.parent.relative_to(UNIT)
-    if folder.parts[0] == "structure" or test in EVERY:
-        return
-    other = OTHERS.get(folder.parts[0])
-    assert named_after(test, names(ROOT / other if other else LIBRARY / folder))
+def test_a_test_file_is_named_after_the_file_that_it_tests():
+    def is_named(test: Path) -> bool:
+        folder = test.parent.relative_to(UNIT)
+        other = OTHERS.get(folder.parts[0])
+        return folder.parts[0] == "structure" or named_after(test, names(ROOT / other if other else LIBRARY / folder))
+
+    assert [str(test.relative_to(UNIT)) for test in TESTS if test not in EVERY and not is_named(test)] == []
 
 
 def test_each_file_of_the_library_has_a_test():
@@ -96,7 +81,7 @@ def test_each_file_of_the_library_has_a_test():
     by_folder: dict[Path, set[Path]] = {}
     for test in TESTS:
         for folder in (test.parent, *test.parent.parents):
-            by_folder.setdefault(folder, set()).update(IMPORTS[test])
+            by_folder.setdefault(folder, set()).update(imported_files(test))
 
     def tested(file: Path) -> bool:
         mirror = UNIT / file.parent.relative_to(LIBRARY)
@@ -104,17 +89,18 @@ def test_each_file_of_the_library_has_a_test():
         return own or file in by_folder.get(mirror, set())
 
     files = [file for file in FILES if file.read_text(encoding="utf-8").strip()]
-    through = {other for file in files if tested(file) for other in IMPORTS[file] if package(other) == package(file)}
-    assert [str(file.relative_to(LIBRARY)) for file in files if not tested(file) and file not in through] == []
+    alone = {file for file in files if tested(file)}
+    through = {other for file in alone for other in imported_files(file) if package(other) == package(file)}
+    assert [str(file.relative_to(LIBRARY)) for file in files if file not in alone | through] == []
 
 
-@pytest.mark.parametrize("kind", ["action", "callback", "filter", "inventory", "modules"])
-def test_each_plugin_is_used(kind):
+def test_each_plugin_is_used():
     """A test, a scenario, or a role or playbook that they run names each plugin."""
     places = [path for top in ("tests", "molecule", "roles", "playbooks") for path in (ROOT / top).rglob("*")]
     texts = [path.read_text(encoding="utf-8") for path in places if path.suffix in (".py", ".yml", ".j2")]
-    words = set(re.findall(r"\w+", "\n".join(texts)))
-    assert {path.stem for path in (PLUGINS / kind).glob("*.py")} - words == set()
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    kinds = ("action", "callback", "filter", "inventory", "modules")
+    assert {path.stem for kind in kinds for path in (PLUGINS / kind).glob("*.py")} - words == set()
 
 
 def test_no_two_classes_have_the_same_name():

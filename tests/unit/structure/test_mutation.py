@@ -42,6 +42,7 @@ def drawn(tmp_path):
     return draw
 
 
+@pytest.mark.long
 def test_a_mutant_is_killed_if_a_test_fails(drawn):
     assert drawn("def space():\n    return bytes(0 * 4) + bytes(5)\n") == {
         "'1'": "killed",

@@ -33,23 +33,21 @@ def computed(value):
 
 ENTRIES = list(entries())
 DEFAULTS = {role: load(ROLES / role / "defaults/main.yml") for role, _entry, _options in ENTRIES}
-VARIABLES = [(role, name) for role, defaults in DEFAULTS.items() for name in defaults]
 
 
-@pytest.mark.parametrize(
-    ("role", "entry", "options"), ENTRIES, ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_a_specification_has_the_defaults_and_no_others(role, entry, options):
+@pytest.mark.parametrize("role", DEFAULTS)
+def test_a_specification_has_the_defaults_and_no_others(role):
     known = {name: value for name, value in DEFAULTS[role].items() if not computed(value)}
-    assert {name: option.get("default") for name, option in options.items()} == {
-        name: known.get(name) for name in options
-    }
-    assert {name for name, option in options.items() if not option.get("required")} <= set(DEFAULTS[role])
-    for name in set(options) & set(known):
-        wanted = TYPES[options[name]["type"]]
-        assert isinstance(known[name], wanted), name
-        # A bool is an int for isinstance.
-        assert isinstance(known[name], bool) == (wanted is bool), name
+    for given in (given for other, _entry, given in ENTRIES if other == role):
+        assert {name: option.get("default") for name, option in given.items()} == {
+            name: known.get(name) for name in given
+        }
+        assert {name for name, option in given.items() if not option.get("required")} <= set(DEFAULTS[role])
+        for name in set(given) & set(known):
+            wanted = TYPES[given[name]["type"]]
+            assert isinstance(known[name], wanted), name
+            # A bool is an int for isinstance.
+            assert isinstance(known[name], bool) == (wanted is bool), name
 
 
 @pytest.mark.parametrize("role", DEFAULTS)
@@ -65,16 +63,18 @@ def test_every_default_is_specified(role):
     assert set(DEFAULTS[role]) == specified
 
 
-@pytest.mark.parametrize(("role", "name"), VARIABLES)
-def test_a_variable_is_named_after_its_role_and_used_by_it(role, name):
+@pytest.mark.parametrize("role", DEFAULTS)
+def test_a_variable_is_named_after_its_role_and_used_by_it(role):
     files = (path for part in ("tasks", "templates", "vars") for path in (ROLES / role).glob(f"{part}/**/*"))
-    used = [path for path in files if path.is_file()]
-    texts = [path.read_text(encoding="utf-8") for path in used]
-    texts += [str(value) for other, value in DEFAULTS[role].items() if other != name]
-    assert name.startswith(f"{role}_")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
     # The module gpu_host reads the variables of its role.
-    read_by_module = role == "gpu_host" and name.removeprefix("gpu_host_") in options()
-    assert read_by_module or any(name in text for text in texts)
+    read_by_module = {f"gpu_host_{name}" for name in options()}
+    assert [name for name in DEFAULTS[role] if not name.startswith(f"{role}_")] == []
+    assert {
+        name
+        for name in DEFAULTS[role]
+        if name not in text and not any(name in str(value) for other, value in DEFAULTS[role].items() if other != name)
+    } <= read_by_module
 
 
 def test_the_roles_are_found():

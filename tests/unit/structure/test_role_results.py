@@ -7,6 +7,7 @@ A private variable is named __ROLE_NAME. An entry point's description lists the 
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def set_by(tasks):
             yield from set_by(task.get(part))
 
 
+@functools.cache
 def results(role):
     """Return the names that the entry points of a role document as results."""
     entries = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text())["argument_specs"].values()
@@ -63,16 +65,21 @@ def given_by(parts):
             yield from given_by(part.get(inner))
 
 
-# A site's variable of the same name would not be read.
-@pytest.mark.parametrize("playbook", PLAYBOOKS)
-def test_variables_that_a_playbook_gives_are_private_or_those_of_a_role(playbook):
-    public = {name for name in given_by(PLAYBOOKS[playbook]) if not name.startswith("__")} - TOLD
-    assert {name for name in public if not name.startswith(tuple(f"{role}_" for role in NAMES))} == set()
+def test_variables_that_playbooks_give_are_private_or_those_of_a_role():
+    """A site's variable of the same name would not be read."""
+    ours = ("__", *(f"{role}_" for role in NAMES))
+    given = {(playbook, name) for playbook, plays in PLAYBOOKS.items() for name in set(given_by(plays)) - TOLD}
+    assert {each for each in given if not each[1].startswith(ours)} == set()
 
 
-@pytest.mark.parametrize("playbook", PLAYBOOKS)
-def test_variables_that_a_playbook_sets_are_private_or_a_roles_results(playbook):
-    plays = PLAYBOOKS[playbook]
-    names = {name for play in plays for part in ("pre_tasks", "tasks", "post_tasks") for name in set_by(play.get(part))}
-    public = {name for name in names if not name.startswith("__")}
-    assert public <= {name for role in NAMES for name in results(role)}
+def test_variables_that_playbooks_set_are_private_or_a_roles_results():
+    known = {name for role in NAMES for name in results(role)}
+    parts = ("pre_tasks", "tasks", "post_tasks")
+    names = {
+        (playbook, name)
+        for playbook, plays in PLAYBOOKS.items()
+        for play in plays
+        for part in parts
+        for name in set_by(play.get(part))
+    }
+    assert {each for each in names if not each[1].startswith("__") and each[1] not in known} == set()

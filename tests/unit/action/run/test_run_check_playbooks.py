@@ -53,7 +53,7 @@ CASES = [
         playbook,
         how,
         # Each start of Ansible takes a second.
-        marks=[] if (playbook, how) in (("prove", "blueprint"), ("site", "missing")) else LONG,
+        marks=[] if (playbook, how) == ("prove", "blueprint") else LONG,
     )
     for playbook in PLAYBOOKS
     for how in BROKEN
@@ -73,7 +73,9 @@ def test_no_playbook_of_an_installed_collection_is_green_on_a_broken_inventory(t
     assert "ok=0" in output
 
 
-@pytest.mark.parametrize("playbook", [pytest.param(name, marks=LONG * (name != "prove")) for name in PLAYBOOKS])
+@pytest.mark.fleet
+@pytest.mark.long
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
 def test_no_playbook_of_the_checkout_is_green_on_a_broken_blueprint(tmp_path, playbook):
     inventory, why = broken(tmp_path, "blueprint")
     status, output = ansible_playbook("-i", inventory, f"playbooks/{playbook}.yml", COLUMNS="1000")

@@ -82,10 +82,10 @@ ODD = [
 VALID = [{"vfs_unread": ""}, {"mac": ""}]
 
 
-@pytest.mark.parametrize("changes", [changes for changes in ODD if changes not in VALID], ids=repr)
-def test_other_data_is_refused(changes):
-    with raises(FabricError, "gpu1", "roce_nic_info", *changes):
-        reading_of("gpu1", {**DATA, **changes}, {})
+def test_other_data_is_refused():
+    for changes in (changes for changes in ODD if changes not in VALID):
+        with raises(FabricError, "gpu1", "roce_nic_info", *changes):
+            pytest.fail(f"{changes}: {reading_of('gpu1', {**DATA, **changes}, {})}")
 
 
 def test_fields_of_a_later_version_are_ignored():

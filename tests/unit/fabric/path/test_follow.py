@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from followed_path import FABRIC, GOAL, POLICY, QOS, SEEN, START, app, checked, claimed, first_fault, host, port, site
-from hypothesis import given, settings
+from hypothesis import given
 from messages import Mentions
 from plain_system import PLAIN
 from roce_path import at
@@ -171,7 +171,6 @@ def test_a_survey_of_a_correct_fabric_finds_no_fault():
     assert {part.layer for part in parts} == {"application", "sender", "switch", "receiver", "cnp"}
 
 
-@settings(max_examples=60, deadline=None)
 @given(any_policy())
 def test_any_policy_holds_if_all_devices_have_it(given_policy):
     policy, fabric, seen = site(given_policy)

@@ -8,7 +8,7 @@ import copy
 import json
 from dataclasses import asdict, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_system import PLAIN
 from roce_path import LINKS, at, nic, reading
@@ -189,7 +189,6 @@ def fabrics(draw):
     return fabric, read_back(draw, links, ("told", "linux"))
 
 
-@settings(max_examples=60, deadline=None)
 @given(fabrics())
 def test_the_survey_equals_a_check_of_every_part(drawn):
     fabric, seen = drawn
@@ -248,7 +247,6 @@ def told(parts):
     }
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_module_returns_the_result_of_the_survey(data):
     """The module's result is the same, although it represents equal ports and NICs of all devices by one object."""

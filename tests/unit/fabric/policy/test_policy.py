@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from switches import policies
 
@@ -246,7 +246,6 @@ def test_an_invalid_policy_is_refused_with_a_remedy(variable, message):
     assert refused.value.remedy
 
 
-@settings(deadline=None)
 @given(policies())
 def test_accepted_classes_have_unique_queues_priorities_and_dscps(variable):
     policy = read_policy(variable)
@@ -278,7 +277,6 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(ANYTHING)
 def test_any_input_is_accepted_or_refused(variable):
     try:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 from eos_switch import REFERENCE, held
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 from switches import switch
@@ -169,7 +169,6 @@ def test_invalid_text_is_refused_with_its_line(text, error):
         eos.parse(text, "leaf1")
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.sampled_from([eos.render(REFERENCE), BY_HAND]), st.data())
 def test_a_damaged_text_is_read_or_refused(text, data):
     """Any text results in a Switch or a FabricError."""

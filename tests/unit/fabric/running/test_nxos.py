@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nxos_switch import BY_HAND, REFERENCE, held
 from switches import switch
@@ -108,7 +108,6 @@ def test_invalid_text_is_refused_with_its_line(text, error):
         nxos.parse(text, "leaf1")
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.sampled_from([nxos.render(REFERENCE), BY_HAND]), st.data())
 def test_a_damaged_text_is_read_or_refused(text, data):
     """Any text results in a Switch or a FabricError."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from messages import raises
 from planned_switches import BOTH, STORAGE, change, one, planned
 from switches import policies, port_qos
@@ -109,7 +109,6 @@ def test_each_asic_is_planned_with_many_ports_at_its_highest_speed(asic):
     assert wanted["leaf1"].ports["swp0"].queues[3].ecn.minimum_bytes >= 10_000
 
 
-@settings(deadline=None)
 @given(policies())
 def test_the_plan_of_any_policy_matches_the_policy(policy_settings):
     policy = read_policy(policy_settings)

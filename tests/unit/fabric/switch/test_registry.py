@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import switches
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -71,7 +71,6 @@ def test_the_role_accepts_the_systems_of_the_registry():
 @pytest.mark.parametrize(
     ("system", "text"), TEXTS, ids=[f"{system.name}{position}" for position, (system, _t) in enumerate(TEXTS)]
 )
-@settings(max_examples=120, deadline=None)
 @given(splices=SPLICES, head=PLACES)
 def test_a_damaged_configuration_is_read_or_refused(system, text, splices, head):
     for place, length, bit in splices:

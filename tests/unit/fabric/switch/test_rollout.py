@@ -106,7 +106,7 @@ def test_migration_from_lossy_to_lossless_and_back_runs_its_stages_in_order():
 
 
 @given(policies(), policies())
-@settings(deadline=None, max_examples=4)
+@settings(max_examples=4)
 def test_the_first_plan_names_what_each_stage_of_the_run_interrupts(first, second):
     running, _names = come_to(defaults(), first)
     named = {stage["name"]: stage["interruptions"] for stage in planned(running, second)["stages"]}
@@ -205,7 +205,7 @@ def test_a_switch_as_wanted_has_no_stage_and_no_boot_configuration():
     }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(policies(), policies())
 def test_any_policy_is_reached_from_any_other(first, second):
     running, _names = come_to(defaults(), first)
@@ -335,7 +335,7 @@ def test_a_restored_switch_is_as_in_its_backup():
     assert back == {"changed": False, "changes": {}, "as_before": as_before, "boot": {}, "left_out": []}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(policies(), policies())
 def test_cumulus_is_restored_from_any_policy_to_any_other(first, second):
     original, _names = come_to(defaults(), first)

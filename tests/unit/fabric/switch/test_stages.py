@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from roce_path import nic
 from switches import policies, port_qos
 
@@ -68,7 +68,6 @@ def test_ports_outside_the_policy_are_kept():
     assert end.switches["leaf"].ports["other"] == changed.ports["other"]
 
 
-@settings(max_examples=80, deadline=None)
 @given(policies(), policies())
 def test_paused_priorities_have_headroom_at_every_step(first, second):
     now, wanted = qos(first), qos(second)

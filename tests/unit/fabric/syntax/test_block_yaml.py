@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.block_yaml import YamlError, read
@@ -19,7 +19,6 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(TREES.filter(lambda tree: isinstance(tree, (dict, list)) and tree))
 def test_the_output_of_pyyaml_is_read(tree):
     text = yaml.dump(tree, default_flow_style=False, width=4096)

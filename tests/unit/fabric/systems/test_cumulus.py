@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import switches
 from cumulus_tree import BY_HAND, PORTS, as_text, reference, tree_of
-from hypothesis import given, settings
+from hypothesis import given
 from messages import raises
 from refusals import refuses
 
@@ -41,7 +41,6 @@ def test_the_rendered_reference_is_read_back():
     assert cumulus.parse(cumulus.render(wanted), wanted.name) == wanted
 
 
-@settings(max_examples=60, deadline=None)
 @given(switches.policies())
 def test_any_rendered_policy_is_read_back(policy):
     wanted = switches.switch("cumulus", PORTS, policy)

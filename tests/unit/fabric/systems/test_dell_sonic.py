@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from dell_sonic_modules import dell, gathered, held, read, rendered, validate
-from hypothesis import given, settings
+from hypothesis import given
 from messages import raises
 from switches import policies
 
@@ -74,7 +74,6 @@ def test_the_reference_is_rendered():
 
 
 @given(policies())
-@settings(deadline=None)
 def test_rendered_arguments_are_accepted_by_the_modules_and_read_back(policy):
     wanted = dell(policy)
     arguments = rendered(wanted)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from eos_switch import PORTS, REFERENCE, held, own
-from hypothesis import given, settings
+from hypothesis import given
 from messages import raises
 from refusals import refuses
 from switches import ECN, policies, port_qos, switch
@@ -145,7 +145,6 @@ def faster(qos: PortQos) -> tuple[Queue | None, ...]:
     )
 
 
-@settings(max_examples=100, deadline=None)
 @given(policies())
 def test_any_policy_is_read_back_or_refused_for_its_strict_queue(policy):
     wanted = switch("eos", PORTS, policy)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from eos_switch import PORTS, REFERENCE, Box, held, own
-from hypothesis import given, settings
+from hypothesis import given
 from switches import policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import eos
@@ -59,7 +59,6 @@ def strict_on_top(policy: dict) -> dict:
     return policy
 
 
-@settings(max_examples=20, deadline=None)
 @given(policies().map(strict_on_top), policies().map(strict_on_top))
 def test_remediation_leads_from_any_policy_to_any_other(first, second):
     box, wanted = Box(eos.render(switch("eos", PORTS[:2], first))), switch("eos", PORTS, second)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import switches
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from junos_switch import BY_HAND, commit
 from messages import raises
@@ -47,7 +47,6 @@ def test_the_rendered_reference_is_read_back():
     assert junos.parse(junos.render(wanted), wanted.name) == held(wanted)
 
 
-@settings(max_examples=60, deadline=None)
 @given(switches.policies())
 def test_any_rendered_policy_is_read_back(policy):
     wanted = switches.switch("junos", PORTS, policy)
@@ -69,7 +68,6 @@ def test_a_class_may_have_another_priority_and_queue_than_its_number():
     assert junos.parse(junos.render(wanted), "leaf1") == held(wanted)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(1000, 1 << 38), st.integers(1, 1 << 38), st.integers(1, 1 << 38))
 def test_attainable_thresholds_do_not_exceed_the_wanted_ones_and_are_read_back(buffer, first, second):
     wanted_ecn = Ecn(min(first, second), max(first, second), 20)

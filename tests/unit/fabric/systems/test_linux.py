@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 import switches
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
@@ -65,7 +65,6 @@ def test_the_output_of_tc_is_read_as_the_reference():
     assert linux.remediation(READ, reference()) == ""
 
 
-@settings(max_examples=60, deadline=None)
 @given(switches.policies())
 def test_any_rendered_policy_is_read_back(policy):
     wanted = switches.switch("linux", PORTS, policy)
@@ -75,7 +74,6 @@ def test_any_rendered_policy_is_read_back(policy):
     assert linux.remediation(text, wanted) == ""
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.integers(1, 20_000) | st.integers(1, linux.MOST_BYTES - 1), st.integers(1, 100))
 def test_red_uses_the_smallest_ewma_for_any_threshold(minimum, percent):
     arguments = linux.band_qdisc("p1", Ecn(minimum, minimum, percent)).split()[1:]
@@ -97,7 +95,6 @@ def test_every_missing_line_is_detected():
             assert seen != held(wanted), line
 
 
-@settings(max_examples=20, deadline=None)
 @given(switches.policies(), switches.policies())
 def test_an_interrupted_script_can_be_completed_or_reverted(first, second):
     original, wanted = (switches.switch("linux", PORTS, policy) for policy in (first, second))

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from messages import raises
 from nxos_switch import PORTS, REFERENCE, held, own
 from refusals import refuses
@@ -44,7 +44,6 @@ def test_equal_ports_share_policies_and_differing_ports_get_separate_ones():
     assert nxos.parse(nxos.render(partly_lossy), "leaf1") == held(partly_lossy)
 
 
-@settings(max_examples=100, deadline=None)
 @given(policies())
 def test_any_rendered_policy_is_read_back(policy):
     wanted = switch("nxos", PORTS, policy)

@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from sonic_configs import PORTS, read
 from switches import ECN, policies, switch
 
@@ -73,7 +73,6 @@ def test_the_reference_is_rendered():
 
 
 @given(policies())
-@settings(deadline=None)
 def test_any_rendered_policy_is_read_back(policy):
     wanted = switch("sonic", ["Ethernet0", "Ethernet4"], policy)
     assert sonic.parse(sonic.render(wanted), "leaf1") == wanted

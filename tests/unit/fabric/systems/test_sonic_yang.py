@@ -173,13 +173,12 @@ def test_the_default_configuration_of_the_image_is_valid(models):
 
 
 @given(policy=policies())
-@settings(deadline=None, max_examples=20)
 def test_any_rendered_policy_is_valid(models, policy):
     models.validate(merged(switch("sonic", ["Ethernet0", "Ethernet4"], policy)))
 
 
 @given(before=policies(), after=policies())
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_any_patched_configuration_is_valid(models, first, second):
     config = default_config()
     config["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] = "400"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from gpu_readings import expected, node, write
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers import kernel_log
@@ -99,7 +99,6 @@ def test_records_lost_before_the_first_round_of_a_boot_are_only_not_measured(tmp
     assert checks(read(node(tmp_path, {}, kept=later.kept))) == ["kernel_log_lines_lost"]
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(3, 12))
 def test_every_xid_is_reported_once_or_among_the_lost(tmp_path_factory, news, ring):
     root = tmp_path_factory.mktemp("node")

@@ -35,18 +35,18 @@ def test_each_check_has_one_rule_and_each_reader_one_name():
     assert len({reader.name for reader in READERS}) == len(READERS)
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
-def test_a_rule_is_complete(rule):
-    assert re.fullmatch(r"[a-z0-9_]+", rule.check)
-    assert rule.layer in LAYERS
-    assert rule.comparison in COMPARISONS
-    assert rule.action in ACTIONS
-    assert rule.title
-    assert rule.source
-    assert re.fullmatch(r"[a-z0-9-]+", rule.runbook)
-    # Only a part to repair leads to a repair, and an application takes no node out of service.
-    assert rule.layer != model.APPLICATION or ACTIONS.index(rule.action) < ACTIONS.index("drain")
-    assert (rule.comparison == model.MEDIAN_AT_LEAST) == bool(rule.samples)
+def test_rules_are_complete():
+    for rule in RULES.values():
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", rule.check), rule
+        assert rule.layer in LAYERS, rule
+        assert rule.comparison in COMPARISONS, rule
+        assert rule.action in ACTIONS, rule
+        assert rule.title, rule
+        assert rule.source, rule
+        assert re.fullmatch(r"[a-z][a-z0-9-]*", rule.runbook), rule
+        # Only a part to repair leads to a repair, and an application takes no node out of service.
+        assert rule.layer != model.APPLICATION or ACTIONS.index(rule.action) < ACTIONS.index("drain"), rule
+        assert (rule.comparison == model.MEDIAN_AT_LEAST) == bool(rule.samples), rule
 
 
 def refused(_argv, _timeout_s):

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 
 import pytest
 from first_stage import INIT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from image_samples import Sample
 from programs import boot_program
@@ -168,7 +168,6 @@ EXTRA = st.sampled_from(WORDS_OF_ATTACKS) | st.from_regex(r"[a-z_.]{1,12}(=[!-~]
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(EXTRA, st.integers(0, len(LINE)))
 def test_each_additional_word_fails_the_proof(word, place):
     line = [*LINE[:place], word, *LINE[place:]]

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from image_samples import Sample, refuses, require_whole, tree
 from kills import kills
@@ -176,7 +176,6 @@ def test_a_run_killed_at_any_point_is_completed_by_the_next_run(store, tmp_path)
     assert points >= 9 + 3 * 5
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 2), st.integers(0, 2), st.booleans()),

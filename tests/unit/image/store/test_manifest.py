@@ -78,9 +78,9 @@ def test_a_changed_manifest_is_refused_or_read(way, value):
         assert manifest.load(manifest.dump(loaded), "x") == loaded
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_unknown_keys_of_a_later_version_are_ignored(way):
-    assert manifest.load(changed(way, UNKNOWN), "x") == SAMPLE.manifest
+def test_unknown_keys_of_a_later_version_are_ignored():
+    for way in WAYS:
+        assert manifest.load(changed(way, UNKNOWN), "x") == SAMPLE.manifest, way
 
 
 @pytest.mark.parametrize(

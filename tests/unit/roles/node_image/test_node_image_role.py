@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.action import node_image
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import shown_progress
 
 
+@pytest.mark.long  # make molecule-image creates keys
 @pytest.mark.skipif(not shutil.which("minisign"), reason="no minisign on this machine (bindep.txt)")
 def test_the_keys_are_created_and_their_folder_keeps_its_mode(tmp_path):
     closed = tmp_path / "closed"

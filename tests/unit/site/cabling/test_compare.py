@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import sites
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from messages import Mentions
 
@@ -50,7 +50,6 @@ def test_cables_that_were_not_read_are_counted_as_unread():
 
 
 @given(st.integers(0, 31))
-@settings(deadline=None)
 def test_a_missing_cable_is_found(at):
     cables = plugged()
     (one, other) = cables.pop(at)
@@ -61,7 +60,6 @@ def test_a_missing_cable_is_found(at):
 
 
 @given(st.integers(0, 31), st.integers(0, 31))
-@settings(deadline=None)
 def test_two_exchanged_cables_are_reported_as_swapped(first, second):
     cables = plugged()
     (a, b), (c, d) = cables[first], cables[second]
@@ -88,7 +86,6 @@ def test_three_cables_exchanged_in_a_ring_are_reported_as_wrong():
 
 
 @given(st.integers(0, 31), st.booleans())
-@settings(deadline=None)
 def test_a_cable_that_only_one_end_sees_is_reported_as_one_sided(at, first):
     cables = plugged()
     seen = view(cables)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import sites
-from hypothesis import given, settings
+from hypothesis import given
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.fabric import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.failures import (
@@ -61,7 +61,6 @@ def losses(site):
 
 
 @given(sites.blueprints())
-@settings(deadline=None, max_examples=40)
 def test_survived_failures_agree_with_a_search_of_the_graph(data):
     site = expand(read({**data, "checks": {}}))
     whole = connected(site, site.cables)

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 import sites
-from hypothesis import given, settings
+from hypothesis import given
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.site import expand
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import read
@@ -35,7 +35,6 @@ def hold(site):
 
 
 @given(sites.blueprints())
-@settings(deadline=None)
 def test_generated_sites_meet_the_invariants_and_are_reproducible(data):
     site = expand(read(data))
     hold(site)
@@ -46,7 +45,6 @@ def test_generated_sites_meet_the_invariants_and_are_reproducible(data):
 
 
 @given(sites.blueprints())
-@settings(deadline=None)
 def test_a_site_that_grows_keeps_its_existing_devices_and_cables(data):
     before = expand(read(data))
     more = {**data, "blocks": {**data["blocks"], "rack": {**data["blocks"]["rack"], "count": 9}}}

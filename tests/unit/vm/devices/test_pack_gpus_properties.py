@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from baseboards import gpus, hgx, vm
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines import bridge, endpoint, hypervisor, observed
 
@@ -114,7 +114,6 @@ def devices(plan: DomainPlan) -> set[str]:
     return {function.address for function in plan.chosen.all()}
 
 
-@settings(max_examples=300, deadline=None)
 @given(small_hosts(), requests())
 def test_a_plan_is_found_if_one_exists_and_no_group_is_shared(host: Host, asked: list[dict[str, Any]]) -> None:
     possible = next(assignments(host, asked), None)
@@ -134,7 +133,6 @@ def test_a_plan_is_found_if_one_exists_and_no_group_is_shared(host: Host, asked:
         assert len(plan.chosen.nics) == request["gpus"]["count"] * request["nics"]["per_gpu"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(small_hosts(groups=False), requests())
 def test_no_other_allocation_has_a_smaller_spread_of_the_largest(host: Host, requests: list[dict[str, Any]]) -> None:
     requests = [{**request, "nics": {"per_gpu": 0}} for request in requests]
@@ -147,7 +145,6 @@ def test_no_other_allocation_has_a_smaller_spread_of_the_largest(host: Host, req
     assert spread(host, devices(plans[largest])) == smallest
 
 
-@settings(max_examples=100, deadline=None)
 @given(small_hosts(), requests(), st.randoms(use_true_random=False))
 def test_the_order_of_host_items_and_requests_does_not_change_the_plan(
     host: Host, asked: list[dict[str, Any]], random: Any
@@ -185,7 +182,6 @@ def questions(draw: st.DrawFn) -> tuple[list[Unit], list[GpuRequest]]:
 
 
 @pytest.mark.long
-@settings(max_examples=500, deadline=None)
 @given(questions())
 def test_earlier_calls_of_choose_do_not_change_its_result(question: tuple[list[Unit], list[GpuRequest]]) -> None:
     units, requests = question
@@ -196,7 +192,6 @@ def test_earlier_calls_of_choose_do_not_change_its_result(question: tuple[list[U
     assert asked.choose(requests, {}, lambda _gpus: True) == fresh.choose(requests, {}, lambda _gpus: True)
 
 
-@settings(max_examples=100, deadline=None)
 @given(small_hosts(), requests(), requests())
 def test_new_requests_do_not_move_existing_machines(
     host: Host, first: list[dict[str, Any]], more: list[dict[str, Any]]
@@ -214,7 +209,6 @@ def test_new_requests_do_not_move_existing_machines(
     assert {plan.name: devices(plan) for plan in plans[len(newer) :]} == {plan.name: devices(plan) for plan in there}
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.sampled_from([1, 1, 2, 2, 4, 8]), min_size=1, max_size=8),
     st.permutations(range(1, 9)),
@@ -250,7 +244,6 @@ def test_partitions_are_refused_only_if_an_exhaustive_search_finds_none(
     assert sum(map(len, own)) == len(set().union(*own))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 4), st.integers(0, 2), st.data())
 def test_the_hungarian_method_finds_the_least_cost(rows: int, more: int, data: st.DataObject) -> None:
     prices = st.sampled_from([0, 1, 2, 3, 5, 8, 1 << 40, NEVER])

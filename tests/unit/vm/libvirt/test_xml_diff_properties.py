@@ -8,7 +8,7 @@ import copy
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from libvirt_definitions import libvirts, wanted
 from plans import PLANS
@@ -81,7 +81,6 @@ def test_a_matching_domain_has_no_difference(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_the_differences_name_a_changed_element(name: str, pick: st.DataObject) -> None:
     wanted_xml, have_xml = PAIRS[name]

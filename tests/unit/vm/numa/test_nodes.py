@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines import GIB, bridge, endpoint, hypervisor, observed
 from messages import raises
@@ -185,7 +185,6 @@ def test_a_note_reports_unused_threads_of_unequal_nodes() -> None:
     ) in plan.notes
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 4),
     st.lists(st.sampled_from([None, 0, 1, 2, 3]), min_size=1, max_size=4),

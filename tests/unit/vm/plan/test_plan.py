@@ -32,7 +32,7 @@ def test_a_plan_is_equal_after_conversion_to_json_and_back(made: Callable[[], Do
     assert there_and_back(plan) == plan
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(host=hosts())
 def test_a_plan_of_any_host_is_equal_after_conversion_to_json_and_back(host: Host) -> None:
     try:

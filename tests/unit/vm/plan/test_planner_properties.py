@@ -108,7 +108,7 @@ def planned(host: Host, requests: list[dict[str, Any]]) -> list[DomainPlan]:
     return []
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(hosts(), st.sampled_from([whole, shared]))
 def test_every_plan_meets_the_invariants_and_is_reproducible(host: Host, requests: Any) -> None:
     plans = planned(host, requests(host))
@@ -174,7 +174,6 @@ def leaves(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [way, *(leaf for key, part in parts for leaf in leaves(part, (*way, key)))]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_damaged_recording_gives_an_error_or_a_valid_plan(pick: st.DataObject) -> None:
     data = lab().to_dict()

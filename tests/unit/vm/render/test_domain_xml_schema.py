@@ -98,7 +98,7 @@ def test_every_setting_is_tried() -> None:
     assert {"name", "memory_mib", *SETTINGS} == set(DomainSpec.__dataclass_fields__)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(REQUESTS, st.booleans())
 def test_the_xml_of_an_accepted_request_is_valid(asked: dict[str, Any], asked_libvirt: bool) -> None:
     try:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from machines import RECORDINGS, bridge, endpoint, lab, plan, recording, request
 from made_up_hosts import hosts, whole
 
@@ -271,7 +271,6 @@ def test_the_file_of_each_recorded_server_has_the_planned_path_classes(path: Any
     assert text == render(planned, read_saved(host.to_dict()))
 
 
-@settings(max_examples=60, deadline=None)
 @given(hosts())
 def test_the_file_of_every_plan_has_the_planned_path_classes(host: Host) -> None:
     planned = plan_domains(host, parse_specs(whole(host)))[0]

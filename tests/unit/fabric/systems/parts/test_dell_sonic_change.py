@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from dell_sonic_modules import PORTS, dell, gathered, held, rendered, validate
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
 from switches import policies
@@ -217,7 +217,6 @@ def test_objects_that_another_port_uses_are_kept():
 
 
 @given(policies(), policies(), st.booleans())
-@settings(deadline=None, max_examples=40)
 def test_remediation_leads_from_any_policy_to_any_other(first, second, alike):
     ports = PORTS if alike else PORTS[:1]
     running, wanted = text_of(dell(first, ports=ports)), dell(second)

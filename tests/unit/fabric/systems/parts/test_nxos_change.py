@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from nxos_switch import BY_HAND, PORTS, REFERENCE, apply, held, own, told
 from switches import policies, switch
 
@@ -52,7 +52,6 @@ def test_remediation_reaches_the_wanted_settings(start, wanted):
     assert nxos.remediation(changed, wanted) == ""
 
 
-@settings(max_examples=25, deadline=None)
 @given(policies(), policies())
 def test_remediation_leads_from_any_policy_to_any_other(first, second):
     running, wanted = nxos.render(switch("nxos", PORTS[:2], first)), switch("nxos", PORTS, second)

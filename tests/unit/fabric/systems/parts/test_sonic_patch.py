@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from patched_sonic import LOSSY, TABLES, apply, check_steps, jsonpatch, patch, patches
 from sonic_configs import PORTS, default_config, dynamic_config, with_brackets
@@ -69,7 +69,6 @@ def test_an_old_image_keeps_references_in_brackets(policy):
 
 
 @given(policies(), policies(), st.booleans())
-@settings(deadline=None, max_examples=20)
 def test_patches_lead_from_any_policy_to_any_other(first, second, old):
     config = default_config()
     if old:
