@@ -132,7 +132,7 @@ python39: packages .venv/.runtime
 python39-all: packages .venv/.runtime
 	tests/python39/run -n $(jobs) --all-cases
 
-# The archive installed beside the oldest and the newest ansible-core, or all of them.
+# The archive installed beside the oldest ansible-core, or all of them.
 ansible-core: packages .venv/.tests
 	tests/ansible_core/run
 
@@ -159,11 +159,11 @@ identity: packages .venv/.tests
 identity-long: packages .venv/.tests
 	pytest --timeout 1800 -n $(jobs) -m long tests/identity
 
-# Boots of the plans of all recordings under QEMU, with SeaBIOS, and of two with OVMF.
+# Boots of the plans of two recordings under QEMU, with SeaBIOS and with OVMF.
 boot: packages .venv/.tests
 	pytest -v --timeout 1800 -n $(jobs) tests/boot
 
-# The other plans with OVMF.
+# The plans of all other recordings, with both.
 boot-long: packages .venv/.tests
 	pytest -v --timeout 1800 -n $(jobs) -m long tests/boot
 
@@ -188,27 +188,27 @@ boot-loader: packages .venv/.tests
 dcb: packages .venv/.tests
 	pytest -v --timeout 1800 tests/dcb
 
-# These take more than half of ansible-test's time: checks that ruff and yamllint make as well, and pylint with Ansible's
-# rules.
-styles := pep8 pylint yamllint
-
 # The neighbours in a small site, as lldpd and ibnetdiscover see them; needs root.
 cabling: packages .venv/.tests
 	$(as_root)pytest -v --timeout 1800 tests/cabling
 
-# A planned InfiniBand fabric with the real opensm in ibsim: proved, and each fault named.
+# A planned InfiniBand fabric with the real opensm in ibsim: proved, and faults named.
 infiniband: packages .venv/.tests
 	pytest --timeout 1800 tests/infiniband
 
-# The same with a pod of Blue Vela.
+# The same with further faults, and with a pod of Blue Vela.
 infiniband-long: packages .venv/.tests
 	pytest -v --timeout 3600 -m long tests/infiniband
 
+# These take most of ansible-test's time: checks that ruff, yamllint, python39 and docs make as well, and pylint with Ansible's
+# rules.
+slow_checks := pep8 pylint yamllint import ansible-doc
+
 sanity: packages .venv/.tests
-	tests/sanity/run $(styles:%=--skip-test %)
+	tests/sanity/run $(slow_checks:%=--skip-test %)
 
 sanity-long: packages .venv/.tests
-	tests/sanity/run $(styles:%=--test %)
+	tests/sanity/run $(slow_checks:%=--test %)
 
 # The documentation as a web site; a dead link within it is an error.
 docs: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)

@@ -1,12 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Boot every recorded machine as one virtual machine with all its GPUs, NICs and NVMe drives, with both firmwares.
+"""Boot recorded machines as one virtual machine with all their GPUs, NICs and NVMe drives, with both firmwares.
 
 Other tests boot plans that are wrong, and the boot must report it. `make boot` runs them, `make boot-long` the rest.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -24,11 +25,13 @@ from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
 pytestmark = pytest.mark.boot
 
 NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json"))
-# OVMF takes several times as long as SeaBIOS: `make test` boots two machines with it, one with the most devices and one
-# of AMD, and `make test-all` the others.
-WITH_EFI = {"llnl-tioga", "nvidia-dgx2"}
-BOOTS = [(name, "bios") for name in NAMES]
-BOOTS += [(name, "efi") if name in WITH_EFI else pytest.param(name, "efi", marks=pytest.mark.long) for name in NAMES]
+# `make test` boots the machine with the most devices, and one of AMD with OVMF, which takes several times as long as
+# SeaBIOS; `make test-all` the others.
+QUICK = {("nvidia-dgx2", "bios"), ("llnl-tioga", "efi")}
+BOOTS = [
+    pytest.param(*boot, marks=() if boot in QUICK else pytest.mark.long)
+    for boot in itertools.product(NAMES, ("bios", "efi"))
+]
 # The BARs of devices whose recording has none (bytes, bits, prefetchable): those of an H100 SXM for a GPU, the usual
 # ones for the others. GPU_MEMORY is for GPUs with less memory: V100, MI250X (each half), MI50. lspci shows 256 MiB of a
 # T4's memory. The larger the window, the longer OVMF takes.
@@ -120,6 +123,7 @@ def test_planned_bus_numbers_that_differ_from_the_firmwares_are_found() -> None:
     assert "gpu 0000:13:00.0: planned at 0000:24:00.0, found at 0000:23:00.0" in wrong(result)
 
 
+@pytest.mark.long
 def test_a_too_small_mmio_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window of half of what OVMF needs is found: it counts neither the reserves of the ports nor the alignment."""
     monkeypatch.setattr(mmio, "OVMF_PORT_SHARE", 1 << 40)

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage i
 
 GPU = {
     "parent": "base",
-    "packages": ["openssh-server", "python3-minimal"],
+    "packages": ["openssh-server", "python3-apt"],
     "users": [{"name": "ops", "groups": ["adm"], "authorized_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 ops"]}],
     "files": [{"path": "/etc/motd", "content": "GPU node\n"}],
     "services": {"enabled": ["ssh"], "masked": ["apt-daily.timer"]},

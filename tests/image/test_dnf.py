@@ -377,6 +377,7 @@ def test_the_source_date_epoch_is_that_of_the_newest_metadata(repository):
     assert rpm.source_date_epoch(layer, fetch) == TIME
 
 
+@pytest.mark.long
 def test_two_builds_of_signed_packages_are_identical(tmp_path, key):
     folder = tmp_path / "signed"
     for name in ("filesystem", "hello"):

@@ -193,10 +193,11 @@ def test_a_hostile_package_and_role_reach_no_canary(site, requested, canaries, r
     out = {"ansible_connection": "local", "ansible_host": "127.0.0.1", "ansible_python_interpreter": sys.executable}
     layers = {
         "base": requested["base"],
+        "gpu": requested["gpu"],  # with Python
         "hostile": {
-            "parent": "base",
+            "parent": "gpu",
             "archives": [local],
-            "packages": ["hostile", "python3"],
+            "packages": ["hostile"],
             "roles": [{"name": "hostile"}, {"name": "hostile_variables", "vars": out}],
         },
     }

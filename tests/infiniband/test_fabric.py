@@ -154,7 +154,13 @@ MUTATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+# One of cables and routes, one of partitions, one of managers; each takes seconds.
+QUICK = {"crossed rail", "wrong partition", "standby with other settings"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in MUTATIONS]
+)
 def test_each_fault_is_named_with_its_cause(tmp_path, name):
     changes, expected = MUTATIONS[name]
     found = failures(proved(tmp_path, **changes))

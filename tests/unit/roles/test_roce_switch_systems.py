@@ -150,10 +150,6 @@ def changes(system: str, change: str) -> dict[str, str]:
     return {name: few.get(name, change) for name in ("good", "refuses", "dies", "garbage")}
 
 
-# A run takes a minute a system, and two with Dell's modules, which take a second for each call.
-TRIED = [pytest.param(system, None, marks=[pytest.mark.long] * (system != "eos")) for system in SIMULATED]
-
-
 def juniper_device(folder: Path) -> dict[str, str]:
     """Return the environment of a site that has juniper.device 2 in place of junipernetworks.junos.
 
@@ -168,8 +164,10 @@ def juniper_device(folder: Path) -> dict[str, str]:
     return environment
 
 
+# A run takes a minute a system, and two with Dell's modules, which take a second for each call.
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("system", "collections"), [*TRIED, pytest.param("junos", juniper_device, marks=pytest.mark.long)]
+    ("system", "collections"), [*((system, None) for system in SIMULATED), ("junos", juniper_device)]
 )
 def test_a_change_is_either_applied_and_saved_or_completely_undone(tmp_path, system, collections):
     tried: Case = importlib.import_module(f"simulated_{system}").CASE

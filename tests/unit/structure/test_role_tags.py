@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[3]
 ROLES = ROOT / "roles"
 # Playbooks that change all of a host or nothing.
 WHOLE = {"fabric_drift", "fabric_qos"}
-LONG = pytest.mark.long
 NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir())
 
 
@@ -93,15 +92,13 @@ def test_a_role_with_tags_passes_them_to_its_includes(role):
 
 
 @pytest.mark.fleet
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("playbook", "role", "tasks"),
     [
-        pytest.param("boot_servers", "boot_server", {"packages": "Install dnsmasq, nginx and iPXE"}, marks=LONG),
-        pytest.param("node_images", "node_image", {"packages": "Install the tools that build images"}, marks=LONG),
-        pytest.param(
-            *("gpu_hosts", "gpu_host", {"packages": "Install missing packages, and configure the host with them"}),
-            marks=LONG,
-        ),
+        ("boot_servers", "boot_server", {"packages": "Install dnsmasq, nginx and iPXE"}),
+        ("node_images", "node_image", {"packages": "Install the tools that build images"}),
+        ("gpu_hosts", "gpu_host", {"packages": "Install missing packages, and configure the host with them"}),
         (
             "gpu_vms",
             "gpu_guest",

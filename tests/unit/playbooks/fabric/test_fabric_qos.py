@@ -59,9 +59,13 @@ def test_a_run_limited_to_hosts_without_roce_does_nothing(fabric):
 
 def test_the_first_run_applies_and_the_second_changes_nothing(fabric):
     before = json.dumps(fabric.sonic(), indent=4), copy.deepcopy(fabric.nvue.applied)
+    fabric.set_links("up", "down", "up", "up", "down", "up", "done")  # each stage asks once before its change
     status, output = fabric.play(policy=LOSSLESS)
     assert status == 0, output
     assert fabric.has(LOSSLESS)
+    # It waited for the blocked port.
+    assert len(fabric.links()) < 6
+    assert "not known to be up" not in output
     assert json.loads((fabric.leaf1 / "startup.json").read_text()) == fabric.sonic()
     assert fabric.nvue.startup == fabric.nvue.applied
     assert fabric.nvue.applied["system"]["hostname"] == "leaf2"
@@ -90,14 +94,7 @@ def test_a_run_waits_for_the_buffers_that_an_image_computes(fabric):
     assert set(changed(output).values()) == {0}
 
 
-def test_a_run_waits_until_a_blocked_port_is_up_again(fabric):
-    fabric.set_links("up", "down", "up", "up", "down", "up", "done")  # each stage asks once before its change
-    status, output = fabric.play("-e", "roce_switch_ports_s=600", policy=LOSSY)
-    assert status == 0, output
-    assert len(fabric.links()) < 6
-    assert "not known to be up" not in output
-
-
+@pytest.mark.long
 def test_a_port_that_stays_down_ends_the_run_and_the_switches_are_restored(fabric):
     before = fabric.sonic(), settings(fabric.nvue.applied)
     fabric.set_links("up", "down")
@@ -108,6 +105,7 @@ def test_a_port_that_stays_down_ends_the_run_and_the_switches_are_restored(fabri
     assert (fabric.sonic(), settings(fabric.nvue.applied)) == before
 
 
+@pytest.mark.long
 def test_a_port_of_which_nothing_is_known_after_a_change_is_named(fabric):
     (fabric.leaf1 / "bin/sonic-db-dump").write_text(
         "#!/bin/sh\ncd $(dirname $0)/..; case $4 in PORT*) cat links; rm -f links;; esac\n"
@@ -174,6 +172,7 @@ def test_a_lost_switch_that_answers_again_is_restored(fabric):
     assert (settings(fabric.nvue.applied), fabric.sonic()) == (settings(before[0]), before[1])
 
 
+@pytest.mark.long
 def test_an_unreadable_configuration_ends_the_run_before_any_change(fabric):
     (fabric.leaf1 / "garbage").write_text("Traceback (most recent call last):")
     status, output = fabric.play(policy=LOSSLESS)
