@@ -82,8 +82,10 @@ def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[
     return hosts
 
 
-VARIABLES = ("ansible_host", "gpu_guest_host", "site_addresses", "site_blocks", "site_feed", "site_host", "site_ports")
-VARIABLES += ("site_rack", "site_spare", "site_unit")
+VARIABLES = (
+    *("ansible_host", "ansible_port", "gpu_guest_host", "site_addresses", "site_blocks", "site_feed", "site_host"),
+    *("site_ports", "site_rack", "site_spare", "site_unit"),
+)
 
 
 def _host(name: str, groups: list[str], variables: Mapping[str, Any]) -> MonitoredHost:
@@ -93,6 +95,7 @@ def _host(name: str, groups: list[str], variables: Mapping[str, Any]) -> Monitor
         tuple(groups),
         address=str(variables.get("ansible_host") or name),
         addresses=variables.get("site_addresses") or {},
+        ssh_port=int(variables.get("ansible_port") or 0) or None,
         rack=str(variables.get("site_rack") or ""),
         unit=variables.get("site_unit"),
         blocks=variables.get("site_blocks") or {},

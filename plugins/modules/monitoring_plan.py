@@ -97,7 +97,7 @@ unmonitored:
   returned: success
   type: list
   elements: str
-  sample: ["12 hosts are in no group of a job: core-01, core-02, core-03 and 9 more"]
+  sample: ["in no group of a job: core-01, core-02, core-03 and 9 more"]
 files:
   description: The names of all files of the plan.
   returned: success

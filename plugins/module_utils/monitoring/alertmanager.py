@@ -14,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model im
     GPU,
     GUEST,
     HOST,
+    OWN,
     PART,
     PORT,
     RACK,
@@ -30,6 +31,7 @@ INHIBITIONS = {
     HOST: ((GUEST, PART, PORT, GPU), ("host",)),
     GUEST: ((PART, PORT, GPU), ("instance",)),
     GPU: ((GPU,), ("instance",)),
+    OWN: ((OWN,), ("job",)),
 }
 TEXT = (
     "{{ range .Alerts }}{{ .Annotations.summary }}: {{ .Annotations.cause }}? {{ .Annotations.first_step }}"

@@ -32,6 +32,7 @@ class MonitoredHost:
     groups: tuple[str, ...]
     address: str  # of Ansible: an IP address, or a name
     addresses: Mapping[str, str] = field(default_factory=dict)  # by network
+    ssh_port: int | None = None
     rack: str = ""
     unit: int | None = None  # of the rack, from its foot
     blocks: Mapping[str, int] = field(default_factory=dict)

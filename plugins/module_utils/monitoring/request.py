@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.values impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import Route
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS, LIMITS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import OWNERS, SEVERITIES, Job
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import OWNERS, SEVERITIES, Job, Limit
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.rules import ALL, RUNBOOKS, GroupLimits
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import JOBS
@@ -112,18 +112,16 @@ def _limits(settings: Settings, groups: Collection[str]) -> dict[str, dict[str, 
     settings.only(*LIMITS)
     limits = {}
     for name, value in settings.data.items():
-        limit = LIMITS[name]
-        by_group = (
-            settings.part(name)
-            if isinstance(value, Mapping)
-            else Settings(MonitoringError, f"limits.{name}", {ALL: value})
-        )
+        values = value if isinstance(value, Mapping) else {ALL: value}
+        by_group = Settings(MonitoringError, f"limits.{name}", values)
         _known(by_group, [group for group in by_group.data if group != ALL], groups)
-        limits[name] = {
-            group: by_group.value(group, lambda given, limit=limit: number(given, limit.least, limit.most))
-            for group in by_group.data
-        }
+        check = _between(LIMITS[name])
+        limits[name] = {group: by_group.value(group, check) for group in by_group.data}
     return limits
+
+
+def _between(limit: Limit) -> Check:
+    return lambda value: number(value, limit.least, limit.most)
 
 
 def _disabled(settings: Settings) -> tuple[str, ...]:
@@ -134,7 +132,7 @@ def _disabled(settings: Settings) -> tuple[str, ...]:
 
 
 def _receivers(settings: Settings) -> dict[str, dict[str, dict[str, Any]]]:
-    receivers = {}
+    receivers: dict[str, dict[str, dict[str, Any]]] = {}
     for name in settings.data:
         kinds = settings.part(name)
         kinds.only(*RECEIVERS)

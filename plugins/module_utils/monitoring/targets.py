@@ -37,8 +37,10 @@ JOBS = {
     "blackbox": Job(MONITORING, 9115),
 }
 # Labels that Prometheus or a target sets itself, and ours: no kind of block may have such a name.
-RESERVED = ("alertname", "feed", "group", "host", "instance", "job", "level", "limits", "owner", "rack", "rail", "role")
-RESERVED += ("severity", "spare", "unit")
+RESERVED = (
+    *("alertname", "feed", "group", "host", "instance", "job", "level", "limits", "owner", "rack", "rail", "role"),
+    *("severity", "spare", "unit"),
+)
 
 
 def target_files(
@@ -56,7 +58,7 @@ def target_files(
     files = {}
     for name, job in jobs.items():
         by_target: dict[str, str] = {}
-        for host, target in _targets(hosts, job):
+        for host, target in _targets(hosts, name, job):
             other = by_target.setdefault(target, host.name)
             if other != host.name:
                 raise MonitoringError(
@@ -77,23 +79,24 @@ def unmonitored(hosts: Iterable[MonitoredHost], jobs: Mapping[str, Job]) -> list
     in_jobs = set()
     for name, job in jobs.items():
         wanted = [host.name for host in hosts if not set(job.groups).isdisjoint(host.groups)]
-        reached = {host.name for host, _target in _targets(hosts, job)}
+        reached = {host.name for host, _target in _targets(hosts, name, job)}
         in_jobs |= reached
         lacking = [host for host in wanted if host not in reached]
         if lacking:
-            lines.append(f"{name}: {len(lacking)} hosts have no address in the network {job.network}: {some(lacking)}")
+            lines.append(f"{name}: no address in the network {job.network}: {some(lacking)}")
     without = [host.name for host in hosts if host.name not in in_jobs]
     if without:
-        lines.append(f"{len(without)} hosts are in no group of a job: {some(without)}")
+        lines.append(f"in no group of a job: {some(without)}")
     return lines
 
 
-def _targets(hosts: Iterable[MonitoredHost], job: Job) -> Iterator[tuple[MonitoredHost, str]]:
+def _targets(hosts: Iterable[MonitoredHost], name: str, job: Job) -> Iterator[tuple[MonitoredHost, str]]:
     groups = set(job.groups)
     for host in hosts:
         address = host.addresses.get(job.network, "") if job.network else host.address
         if address and not groups.isdisjoint(host.groups):
-            yield host, f"[{address}]:{job.port}" if ":" in address else f"{address}:{job.port}"
+            port = host.ssh_port if name == "ssh" and host.ssh_port else job.port
+            yield host, f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _labels(host: MonitoredHost, limit_groups: Iterable[str]) -> dict[str, str]:

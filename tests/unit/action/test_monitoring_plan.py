@@ -13,7 +13,13 @@ from monitored_sites import SETTINGS
 from ansible_collections.sailloft.fleet.plugins.action import monitoring_plan
 
 HOSTVARS = {
-    "n1": {"ansible_host": "10.0.0.1", "site_rack": "r1", "site_unit": 1, "site_blocks": {"rack": 1, "pod": 2}},
+    "n1": {
+        "ansible_host": "10.0.0.1",
+        "ansible_port": 2222,
+        "site_rack": "r1",
+        "site_unit": 1,
+        "site_blocks": {"rack": 1, "pod": 2},
+    },
     "vm1": {"gpu_guest_host": "n1", "site_spare": True, "site_addresses": {"bmc": "10.1.0.1"}},
     "leaf1": {"site_ports": {"eth0": {"peer": "leaf1 swp1", "rail": 3}, "eth1": {"peer": "mgmt1 swp1"}}},
     "localhost": {},
@@ -50,7 +56,7 @@ def test_labels_are_from_the_variables_of_the_hosts(make, tmp_path):
     }
     assert targets == {
         "leaf1": ("leaf1:22", {"host": "leaf1", "role": "switch", "rail": "3"}),
-        "n1": ("10.0.0.1:22", {"host": "n1", "role": "node", "rack": "r1", "unit": "1", "pod": "2"}),
+        "n1": ("10.0.0.1:2222", {"host": "n1", "role": "node", "rack": "r1", "unit": "1", "pod": "2"}),
         "vm1": ("vm1:22", {"host": "n1", "role": "guest", "spare": "true"}),
     }
 

@@ -87,8 +87,8 @@ def test_a_change_of_one_host_changes_one_line():
 def test_hosts_without_targets_are_named():
     lines = plan({}, [*site(), node(9, addresses={})], GROUPS).unmonitored
     assert lines == [
-        "bmc: 2 hosts have no address in the network bmc: node-00009, vm1",
-        "1 hosts are in no group of a job: store1",
+        "bmc: no address in the network bmc: node-00009, vm1",
+        "in no group of a job: store1",
     ]
 
 

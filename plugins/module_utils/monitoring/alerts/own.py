@@ -33,10 +33,13 @@ def _own(
     *cases: Case,
     severity: str = WARNING,
     limit: str = "",
+    hides: bool = False,
 ) -> Alert:
     """Return an alert for those who run the monitoring. ``text``: summary, cause, first step."""
     summary, cause, step = text
-    return Alert(name, expr, minutes, severity, MONITORING, OWN, summary, cause, step, runbook, place, cases, limit)
+    return Alert(
+        name, expr, minutes, severity, MONITORING, OWN, summary, cause, step, runbook, place, cases, limit, hides
+    )
 
 
 def _case(
@@ -45,10 +48,28 @@ def _case(
     return Case({f'{metric}{{{labels}{"," if labels else ""}job="{job}",{of}}}': (healthy, sick)}, delay_m=delay_m)
 
 
+# The targets on hosts that answer.
+ANSWERED = f"(up and on (instance) {UP} == 1)"
+
 ALERTS = (
     _own(
+        "JobDown",
+        f"max by (job) {ANSWERED} == 0 and count by (job) {ANSWERED} > 1",
+        3,
+        (
+            "no target of the job {{ $labels.job }} answers",
+            "a firewall, a change of all exporters, or the blackbox exporter",
+            "curl of a target's port from the monitoring server",
+        ),
+        "exporter-down",
+        ("job",),
+        Case({up(job, at(name)): (1, sick) for name in ("n1", "n2") for job, sick in (("node", 1), ("dcgm", 0))}),
+        severity=CRITICAL,
+        hides=True,
+    ),
+    _own(
         "ExporterDown",
-        f"up == 0 and on (instance) {UP} == 1",
+        f"{ANSWERED} == 0",
         5,
         (
             "{{ $labels.instance }} answers, but not its exporter {{ $labels.job }}",
