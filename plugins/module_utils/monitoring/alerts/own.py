@@ -63,7 +63,7 @@ ALERTS = (
         ),
         "exporter-down",
         ("job",),
-        Case({up(job, at(name)): (1, sick) for name in ("n1", "n2") for job, sick in (("node", 1), ("dcgm", 0))}),
+        Case({up(job, at(name)): (1, sick) for name in ("n1", "n2") for job, sick in (("node", 1), ("storage", 0))}),
         severity=CRITICAL,
         hides=True,
     ),
