@@ -16,8 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import TOPOCONFIG
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.picture import picture
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import of_hosts
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 
 PICTURE = "fabric.svg"
 
@@ -45,7 +45,7 @@ class ActionModule(ActionBase):
         try:
             planned = planned_fabric(arguments, task_vars)
             texts = {**planned.files, PICTURE: picture(planned.fabric)}
-            changes = self._write(arguments["path"], texts) if arguments["path"] else []
+            changes = write_changed(arguments["path"], texts, self._task.check_mode) if arguments["path"] else []
         except SailloftError as error:
             raise AnsibleActionFail(str(error)) from error
         return {
@@ -60,15 +60,3 @@ class ActionModule(ActionBase):
             "diff": changes,
             "changed": bool(changes),
         }
-
-    def _write(self, folder: str, texts: dict[str, str]) -> list[dict[str, str]]:
-        """Write the files that differ, and return their differences."""
-        changes = []
-        for name, text in texts.items():
-            path = os.path.join(folder, name)
-            before = files.read(path)
-            if before != text:
-                changes.append({"before_header": path, "after_header": path, "before": before or "", "after": text})
-                if not self._task.check_mode:
-                    files.write(path, text)
-        return changes

@@ -83,7 +83,7 @@ CHANGED = {
     "blue_vela accept.yml": {"node"},
 }
 # Playbooks that connect to no host run on the whole site.
-WHOLE = ("site_plan.yml", "confirm.yml")
+WHOLE = ("site_plan.yml", "monitoring.yml", "confirm.yml")
 # Playbooks for machines that a site does not have.
 NO_HOSTS = {
     "vela": "boot_servers.yml ib_fabric.yml ib_health.yml node_images.yml node_scripts.yml node_identities.yml "

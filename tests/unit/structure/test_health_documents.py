@@ -12,6 +12,7 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.outliers import WATCHED
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import ACTIONS
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS
 
 ROOT = Path(__file__).parents[3]
 RUNBOOKS = ROOT / "docs/reference/runbooks.md"
@@ -27,9 +28,9 @@ def test_the_table_of_checks_is_that_of_the_rules():
     assert set(RULES) <= named
 
 
-def test_each_fault_has_its_runbook_and_no_runbook_is_without_a_fault():
+def test_each_fault_and_alert_has_its_runbook_and_no_runbook_is_without_one():
     sections = set(re.findall(r"^## (.*)$", RUNBOOKS.read_text(encoding="utf-8"), re.M))
-    assert sections == {rule.runbook for rule in RULES.values()}
+    assert sections == {each.runbook for each in (*RULES.values(), *ALERTS.values())}
 
 
 def test_each_action_and_each_compared_value_is_explained():

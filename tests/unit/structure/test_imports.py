@@ -33,6 +33,7 @@ ALLOWED = {
     "infiniband": {"health", "site"},
     "subnet_manager": {"infiniband", "site", "host"},
     "gateways": set(),
+    "monitoring": set(),
     "health": {"topology", "pci", "host"},
 }
 FOR_ALL = {"common", "proof"}

@@ -1,0 +1,115 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Plan the monitoring of a site from its inventory, on the controller."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import plan
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+
+SETTINGS: dict[str, Any] = {
+    "site": {"type": "str"},
+    "jobs": {"type": "dict"},
+    "limits": {"type": "dict"},
+    "disabled_alerts": {"type": "dict"},
+    "receivers": {"type": "dict"},
+    "routes": {"type": "list", "elements": "dict"},
+    "runbooks": {"type": "str"},
+    "blackbox": {"type": "str"},
+    "alertmanagers": {"type": "list", "elements": "str"},
+}
+
+
+class ActionModule(ActionBase):
+    """Plan and write; no host is reached."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _given, arguments = self.validate_argument_spec({**SETTINGS, "path": {"type": "path"}})
+        variables = task_vars or {}
+        groups: Mapping[str, list[str]] = variables.get("groups", {})
+        path = arguments["path"]
+        try:
+            hosts = monitored_hosts(groups, variables.get("hostvars", {}))
+            planned = plan({name: arguments[name] for name in SETTINGS}, hosts, groups)
+            changes = write_changed(path, planned.files, self._task.check_mode) if path else []
+        except SailloftError as error:
+            raise AnsibleActionFail(str(error)) from error
+        return {
+            **result,
+            "summary": planned.summary,
+            "unmonitored": planned.unmonitored,
+            "files": sorted(planned.files),
+            "written": [change["after_header"] for change in changes],
+            "stale": _stale(path, planned.files) if path else [],
+            "diff": changes,
+            "changed": bool(changes),
+        }
+
+
+def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[MonitoredHost]:
+    """Return the hosts of the inventory with what labels and addresses need; only templates are evaluated."""
+    groups_by_host: dict[str, list[str]] = {}
+    for group, names in groups.items():
+        for name in names:
+            groups_by_host.setdefault(name, []).append(group)
+    hosts = []
+    for name, own_groups in groups_by_host.items():
+        if name == "localhost":
+            continue
+        raw = hostvars.raw_get(name) if hasattr(hostvars, "raw_get") else hostvars.get(name, {})
+        variables = {
+            key: hostvars[name].get(key) if isinstance(raw[key], str) and "{{" in raw[key] else raw[key]
+            for key in VARIABLES
+            if key in raw
+        }
+        hosts.append(_host(name, own_groups, variables))
+    return hosts
+
+
+VARIABLES = (
+    *("ansible_host", "ansible_port", "gpu_guest_host", "site_addresses", "site_blocks", "site_feed", "site_host"),
+    *("site_ports", "site_rack", "site_spare", "site_unit"),
+)
+
+
+def _host(name: str, groups: list[str], variables: Mapping[str, Any]) -> MonitoredHost:
+    ports = variables.get("site_ports") or {}
+    return MonitoredHost(
+        name,
+        tuple(groups),
+        address=str(variables.get("ansible_host") or name),
+        addresses=variables.get("site_addresses") or {},
+        ssh_port=int(variables.get("ansible_port") or 0) or None,
+        rack=str(variables.get("site_rack") or ""),
+        unit=variables.get("site_unit"),
+        blocks=variables.get("site_blocks") or {},
+        feed=str(variables.get("site_feed") or ""),
+        hypervisor=str(variables.get("gpu_guest_host") or variables.get("site_host") or ""),
+        spare=bool(variables.get("site_spare")),
+        peers=tuple((port["peer"].split(" ")[0], port["rail"]) for port in ports.values() if "rail" in port),
+    )
+
+
+def _stale(folder: str, texts: Mapping[str, str]) -> list[str]:
+    """Return the files of an earlier plan that this one does not have."""
+    targets = os.path.join(folder, "targets")
+    names = [f"targets/{name}" for name in (sorted(os.listdir(targets)) if os.path.isdir(targets) else [])]
+    names = [name for name in names if fnmatch.fnmatchcase(name, "*.json")] + ["alertmanager.yml"]
+    paths = [os.path.join(folder, name) for name in names if name not in texts]
+    return [path for path in paths if os.path.exists(path)]

@@ -1,0 +1,54 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Plan the monitoring of a site: the files of Prometheus, Alertmanager and the exporters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring import dcgm
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import alertmanager
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX, prometheus
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.request import read_request
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.rules import ALL, rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import target_files, unmonitored
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.yaml_text import to_yaml
+
+
+@dataclass(frozen=True)
+class MonitoringPlan:
+    """The files by name, and lines for people."""
+
+    files: dict[str, str]
+    summary: list[str]
+    unmonitored: list[str]
+
+
+def plan(settings: Mapping[str, Any], hosts: Sequence[MonitoredHost], groups: Collection[str]) -> MonitoringPlan:
+    """Return the plan. ``groups``: all groups of the inventory. Raises MonitoringError."""
+    request = read_request(settings, groups)
+    limit_groups = dict.fromkeys(group for by_group in request.limits.values() for group in by_group if group != ALL)
+    targets = target_files(hosts, request.jobs, limit_groups)
+    if not targets:
+        raise MonitoringError(
+            "no host of the inventory is in a group of a job", "name groups of the inventory", subject="jobs"
+        )
+    blocks = list(dict.fromkeys(kind for host in hosts for kind in host.blocks if kind != "rack"))
+    configuration = prometheus(request.site, request.jobs, targets, request.blackbox, request.alertmanagers)
+    files = {
+        "prometheus.yml": to_yaml(configuration),
+        "rules/sailloft.yml": to_yaml(rules(request.limits, request.disabled, request.runbooks)),
+        **{f"targets/{name}.json": text for name, text in targets.items()},
+        "blackbox.yml": to_yaml(BLACKBOX),
+        "dcgm-counters.csv": dcgm.counters(),
+    }
+    if request.routes:
+        files["alertmanager.yml"] = to_yaml(alertmanager(request.receivers, request.routes, blocks))
+    counts = ", ".join(f"{text.count(chr(10)) - 2} {name}" for name, text in targets.items())
+    alerts = f"{len(ALERTS) - len(request.disabled)} of {len(ALERTS)} alerts"
+    return MonitoringPlan(files, [f"{len(hosts)} hosts; targets: {counts}", alerts], unmonitored(hosts, request.jobs))

@@ -1,0 +1,128 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The real Alertmanager with the planned inhibitions and routes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+import urllib.request
+
+import pytest
+from monitored_sites import GROUPS, SETTINGS, site
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import INHIBITIONS
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import FEED, RACK, SITE
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import plan
+
+
+def posted(name, **labels):
+    alert = ALERTS[name]
+    own = {"alertname": name, "severity": alert.severity, "owner": alert.owner, "level": alert.level}
+    return {"labels": {**own, **labels}}
+
+
+N1 = {"instance": "n1", "host": "n1", "rack": "r1"}
+N2 = {"instance": "n2", "host": "n2", "rack": "r1", "feed": "a"}
+OTHER = {"instance": "n9", "host": "n9", "rack": "r9"}
+GUEST_OF_N1 = {"instance": "vm1", "host": "n1", "rack": "r1"}
+
+
+@pytest.fixture(scope="module")
+def alertmanager(tmp_path_factory):
+    """Start Alertmanager, and return a function that posts alerts and returns the receivers of those not hidden."""
+    folder = tmp_path_factory.mktemp("alertmanager")
+    (folder / "alertmanager.yml").write_text(plan(SETTINGS, site(), GROUPS).files["alertmanager.yml"])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    options = [f"--web.listen-address={address}", "--cluster.listen-address=", f"--storage.path={folder}/data"]
+    command = ["prometheus-alertmanager", "--config.file=alertmanager.yml", *options]
+    with open(folder / "log", "wb") as log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) as process:
+
+        def ask(alerts=None):
+            request = urllib.request.Request(
+                f"http://{address}/api/v2/alerts", headers={"Content-Type": "application/json"}
+            )
+            if alerts is not None:
+                request.data = json.dumps(alerts).encode()
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return json.loads(answer.read() or b"null")
+
+        def visible(*alerts):
+            end = time.monotonic() + 60
+            while True:
+                try:
+                    ask([*alerts])
+                    break
+                except OSError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.05)
+            names = {(alert["labels"]["alertname"], alert["labels"].get("instance")) for alert in alerts}
+            # The inhibitor and the states follow within milliseconds.
+            while True:
+                states = {
+                    (alert["labels"]["alertname"], alert["labels"].get("instance")): alert
+                    for alert in ask()
+                    if not alert["status"]["inhibitedBy"]
+                }
+                known = {key: alert for key, alert in states.items() if key in names}
+                if all(alert["status"]["state"] != "unprocessed" for alert in known.values()) or time.monotonic() > end:
+                    break
+                time.sleep(0.05)
+            ask([{**alert, "endsAt": "2020-01-01T00:00:00Z"} for alert in alerts])
+            return {name: alert["receivers"][0]["name"] for (name, _instance), alert in known.items()}
+
+        yield visible
+        process.terminate()
+
+
+CASES = {
+    "rack": ([posted("RackDown", rack="r1"), posted("HostDown", **N1), posted("GpuXid", **N1)], {"RackDown": "pager"}),
+    "other rack": (
+        [posted("RackDown", rack="r1"), posted("HostDown", **OTHER)],
+        {"RackDown": "pager", "HostDown": "pager"},
+    ),
+    "feed": (
+        [posted("FeedDown", feed="a"), posted("RackDown", rack="r1", feed="a"), posted("PortDown", **N2)],
+        {"FeedDown": "pager"},
+    ),
+    "guest": (
+        [posted("HostDown", **N1), posted("GuestDown", **GUEST_OF_N1), posted("PortDown", **GUEST_OF_N1)],
+        {"HostDown": "pager"},
+    ),
+    "gpu": (
+        [posted("GpuLost", **N1), posted("GpuXid", **N1), posted("PortDown", **N1)],
+        {"GpuLost": "pager", "PortDown": "mail"},
+    ),
+    "switch": (
+        [posted("SwitchDown", **{**N1, "instance": "leaf1", "host": "leaf1"}), posted("PortDown", **N1)],
+        {"SwitchDown": "pager"},
+    ),
+    "site": (
+        [posted("SiteUnreachable"), posted("RackDown", rack="r1"), posted("RuleFails", instance="mon1")],
+        {"SiteUnreachable": "pager", "RuleFails": "pager"},
+    ),
+    "alone": ([posted("GpuXid", **N1)], {"GpuXid": "noc"}),
+}
+
+
+@pytest.mark.parametrize(("alerts", "shown"), CASES.values(), ids=CASES)
+def test_outer_alerts_hide_inner_ones(alertmanager, alerts, shown):
+    assert alertmanager(*alerts) == shown
+
+
+def test_an_alert_that_hides_others_does_not_fire_after_them():
+    # Series of a host that is down end with it, and so do the alerts of its parts.
+    for level in (SITE, FEED, RACK):
+        latest = max(alert.minutes for alert in ALERTS.values() if alert.hides and alert.level == level)
+        inner = [alert for alert in ALERTS.values() if alert.level in INHIBITIONS[level][0] and alert.minutes]
+        assert [alert.name for alert in inner if alert.minutes < latest] == []
+
+
+def test_each_level_that_hides_others_has_an_alert():
+    assert set(INHIBITIONS) == {alert.level for alert in ALERTS.values() if alert.hides}
