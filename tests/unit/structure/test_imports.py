@@ -33,6 +33,7 @@ ALLOWED = {
     "infiniband": {"health", "site"},
     "subnet_manager": {"infiniband", "site", "host"},
     "gateways": set(),
+    "fleet": {"health", "site"},
     "health": {"topology", "pci", "host"},
 }
 FOR_ALL = {"common", "proof"}
