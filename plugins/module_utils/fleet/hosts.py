@@ -92,19 +92,25 @@ def refreshed(
     for host in hosts:
         own = variables[host.name]
         before = readings.get(host.name, HostReading())
-        if NODE in own:
-            answer = own[NODE]
+        answer, compared = _result(own, NODE), _result(own, COMPARED)
+        if answer is not None:
             read = of_health(host.name, answer, before, now_s)
             fresh = [each for each in read.data if HEALTH in host.reads]
             if IMAGE in host.reads:
                 image = own.get("node_boot_image") or {"channel": "stable"}
                 fresh.append(image_datum(answer, image, channels, now_s))
             readings[host.name] = replace(read, data=_merged(before.data, fresh))
-        if COMPARED in own:
-            for name, each in drift_data(host.name, own[COMPARED], guests.get(host.name, ()), now_s).items():
+        if compared is not None:
+            for name, each in drift_data(host.name, compared, guests.get(host.name, ()), now_s).items():
                 reading = readings.get(name, HostReading())
                 readings[name] = replace(reading, data=_merged(reading.data, [each]))
     return readings
+
+
+def _result(variables: Mapping[str, Any], name: str) -> Any:
+    """Return the result of a task that was not skipped, or None."""
+    result = variables.get(name)
+    return None if isinstance(result, Mapping) and result.get("skipped") else result
 
 
 def _merged(before: Sequence[Datum], fresh: Sequence[Datum]) -> list[Datum]:

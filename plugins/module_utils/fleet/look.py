@@ -101,7 +101,7 @@ class Look:
         )
         of_fabrics = (state_at(each, self.now_s) for each in self.fabrics.values())
         states = {*failing, *of_fabrics}
-        return bool(states) and not states & set(FAILING)
+        return any(look.data for look in self.hosts) and not states & set(FAILING)
 
     @property
     def summary(self) -> str:

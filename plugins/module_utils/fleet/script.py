@@ -236,7 +236,8 @@ function drawPanel() {
   panel.appendChild(make("button", {type: "button", "class": "close", "aria-label": "Close", text: "\\u00d7",
     onclick: shut}));
   panel.appendChild(make("h2", {text: host.name, tabindex: "-1"}));
-  panel.appendChild(make("p", {"class": "soft", text: [host.group, host.place, seen(host) && "last seen " + seen(host)].filter(Boolean).join(", ")}));
+  panel.appendChild(make("p", {"class": "soft", text: [host.group, host.place, seen(host) && "last seen " + seen(host)]
+    .filter(Boolean).join(", ")}));
   if (host.person) panel.appendChild(make("p", {text: host.person}));
   host.data.slice().sort(function (a, b) {
     return S.indexOf(stateOf(a)) - S.indexOf(stateOf(b));
