@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One thing that is known of a host, with its state and the time at which it was read. Pure.
+"""Hold one thing that is known of a host, with its state and the time at which it was read. Pure.
 
 What was read long ago is not known any more: a good state becomes unknown with age. A bad one stays bad until it is
 read again.
@@ -35,7 +35,7 @@ TEXT_CHARACTERS, DETAIL_LINES = 200, 12
 
 @dataclass(frozen=True)
 class Datum:
-    """What is known of one concern of a host."""
+    """The state of one concern of a host."""
 
     kind: str  # a key of LIMITS_S
     state: str

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where the hosts of an inventory stand and what they are linked to, with or without a blueprint. Pure."""
+"""Find where the hosts of an inventory stand and what they are linked to, with or without a blueprint. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FleetRack:
 
 
 @dataclass
-class Floor:
+class FleetFloor:
     """The racks in the site's order, the spots of the hosts that stand in them, and the links between hosts."""
 
     racks: list[FleetRack] = field(default_factory=list)
@@ -39,11 +39,11 @@ class Floor:
     links: Counter[tuple[str, str]] = field(default_factory=Counter)  # number of cables, by both ends
 
 
-def floor_of(site: Site | None, ports: Iterable[tuple[str, Mapping[str, Any]]]) -> Floor:
+def floor_of(site: Site | None, ports: Iterable[tuple[str, Mapping[str, Any]]]) -> FleetFloor:
     """Return the floor of a blueprint's site. Without one it has only the links of roce_switch_ports, by switch."""
     if site is None:
-        return Floor(links=_links_of(ports))
-    floor = Floor()
+        return FleetFloor(links=_links_of(ports))
+    floor = FleetFloor()
     for index, rack in enumerate(site.racks):
         floor.racks.append(FleetRack(rack.name, rack.rack_spec.units, _outermost(rack)))
         for device in rack.devices:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The hosts of an inventory, what playbooks can read of each, and what a refresh has read of them. Pure."""
+"""List the hosts of an inventory, the data that playbooks can read of each, and those of a refresh. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is kept between two looks: the readings of hosts, what was shown of each, and the log of changes. Pure.
+"""Keep the readings of hosts between two looks, the texts that were shown, and the log of changes. Pure.
 
 The log is a file of JSON lines that is only appended to. The state is written first, with the lines that are to be
 appended and the size of the log before them, so that the next run completes what a killed one has begun.
@@ -30,7 +30,7 @@ class FleetError(SailloftError):
 
 @dataclass(frozen=True)
 class Kept:
-    """What the last look leaves. ``log_bytes``: the size of the log before ``log_lines`` are appended."""
+    """The state that the last look leaves. ``log_bytes``: the size of the log before ``log_lines`` are appended."""
 
     readings: dict[str, HostReading] = field(default_factory=dict)
     shown: dict[str, dict[str, str]] = field(default_factory=dict)  # by host and kind

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A look at the whole fleet: the state of each host, what differs in lines, and all in one sentence. Pure."""
+"""Look at the whole fleet: the state of each host, what differs in lines, and all in one sentence. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SHOWN_LINES = 40
 
 @dataclass(frozen=True)
 class HostLook:
-    """What is known of a host."""
+    """A host with its reading and all of its data."""
 
     host: FleetHost
     reading: HostReading

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.datum import AHEAD_S, LIMITS_S, STATES, Datum
-from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import Floor, Spot
+from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import FleetFloor, Spot
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.look import WORDS, HostLook, Look
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.script import SCRIPT
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.style import STYLE
@@ -38,7 +38,7 @@ class _Texts:
         return self.numbers.setdefault(text, len(self.numbers))
 
 
-def fleet_page(look: Look, floor: Floor, title: str, proofs: str) -> str:
+def fleet_page(look: Look, floor: FleetFloor, title: str, proofs: str) -> str:
     """Return the whole page. ``proofs``: the path from the page's directory to that of the proofs' pages."""
     data = json.dumps(_data(look, floor, proofs), ensure_ascii=True, separators=(",", ":")).translate(MARKUP)
     digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
@@ -92,7 +92,7 @@ def fleet_page(look: Look, floor: Floor, title: str, proofs: str) -> str:
 """
 
 
-def _data(look: Look, floor: Floor, proofs: str) -> dict[str, Any]:
+def _data(look: Look, floor: FleetFloor, proofs: str) -> dict[str, Any]:
     numbers = {each.host.name: index for index, each in enumerate(look.hosts)}
     every = [*(each for host in look.hosts for each in host.data), *look.fabrics.values()]
     times = [*(each.at_s for each in every), *(host.reading.seen_s for host in look.hosts)]
@@ -114,7 +114,7 @@ def _data(look: Look, floor: Floor, proofs: str) -> dict[str, Any]:
     }
 
 
-def _host(look: HostLook, floor: Floor, numbers: dict[str, int], texts: _Texts, base: int) -> list[Any]:
+def _host(look: HostLook, floor: FleetFloor, numbers: dict[str, int], texts: _Texts, base: int) -> list[Any]:
     host, reading = look.host, look.reading
     spot = floor.spots.get(host.name, NOWHERE)
     return [
@@ -147,7 +147,7 @@ def _since(at_s: float | None, base: int) -> int:
     return -1 if at_s is None else round(at_s) - base
 
 
-def _links(floor: Floor, numbers: dict[str, int]) -> Iterable[list[int]]:
+def _links(floor: FleetFloor, numbers: dict[str, int]) -> Iterable[list[int]]:
     """Yield a row for each host that cables begin at: its number, then number and cables of each far end."""
     rows: dict[int, list[int]] = {}
     for (one, other), count in floor.links.items():

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the proofs on the controller say: the proof of each host, its acceptance, and those of fabrics. Pure."""
+"""Read the proofs on the controller: the proof of each host, its acceptance, and those of fabrics. Pure."""
 
 from __future__ import annotations
 

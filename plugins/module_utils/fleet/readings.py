@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the modules' results of one run say about hosts: health, image, and differences from the inventory. Pure."""
+"""Read what the modules' results of one run say about hosts: health, image, and differences from the inventory. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHORT_DIGEST = 12
 
 @dataclass(frozen=True)
 class HostReading:
-    """What was read of a host, and what a person said about it."""
+    """The data that were read of a host, and a person's words about it."""
 
     data: list[Datum] = field(default_factory=list)
     seen_s: float | None = None  # when it answered last, in seconds since 1970

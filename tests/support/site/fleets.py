@@ -10,7 +10,7 @@ from typing import Any
 from fleet_answers import answer, fault
 from sites import from_text
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import Floor, floor_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import FleetFloor, floor_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import NODE, fleet_hosts, refreshed
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.look import Look, look_at
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.proofs import read_proofs
@@ -78,7 +78,7 @@ def texts_of(names: list[str], now_s: float) -> dict[str, tuple[str, float]]:
     return {each.name: (each.to_json(), now_s - 3600) for each in (drift, accepted)}
 
 
-def fleet(nodes: int, now_s: float, racks: bool = True) -> tuple[Look, Floor]:
+def fleet(nodes: int, now_s: float, racks: bool = True) -> tuple[Look, FleetFloor]:
     """Return a look at a fleet of so many nodes, and its floor."""
     site = from_text(BLUEPRINT.format(pods=-(-nodes // 128), nodes=nodes))
     made = inventory(site)

@@ -11,7 +11,7 @@ import pytest
 from fleets import fleet
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.datum import FAULT, HEALTH, datum
-from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import Floor
+from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import FleetFloor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import FleetHost
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.look import look_at
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.page import fleet_page
@@ -42,7 +42,7 @@ def test_the_page_has_each_host_once_and_is_the_same_for_the_same_look():
 def test_text_of_a_node_is_data_only(text):
     reading = HostReading([datum(HEALTH, FAULT, text, NOW_S, [text])], NOW_S, text, text)
     look = look_at([FleetHost(text, text, (HEALTH,))], {text: reading}, Proved(), NOW_S)
-    page = fleet_page(look, Floor(), text, f"../{text}")
+    page = fleet_page(look, FleetFloor(), text, f"../{text}")
     assert "onerror" not in page.partition("<script")[0].replace("&lt;img src=x onerror=alert(1)&gt;", "")
     assert page.count("<script") == page.count("</script") == 2
     assert "<img" not in page

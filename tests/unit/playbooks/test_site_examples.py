@@ -84,6 +84,7 @@ CHANGED = {
     "node_images.yml": {"boot", "build", "node"},
     "record.yml": {"node"},
     "ib_fabric.yml": {"node"},
+    "fleet.yml": {"localhost"},
     "ib_health.yml": {"node"},
     "vela accept.yml": {"train"},
     "blue_vela accept.yml": {"node"},
