@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read what the modules' results of one run say about hosts: health, image, and differences from the inventory. Pure."""
+"""Read what the modules' results of one run say about hosts: health, image, differences from the inventory. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What was read long ago is not known any more, and texts of nodes are cut."""
+"""Old readings are not known any more, and texts of nodes are cut."""
 
 from __future__ import annotations
 

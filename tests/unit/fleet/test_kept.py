@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is kept between two looks, and the log, which a killed run never damages."""
+"""The state that is kept between two looks, and the log, which a killed run never damages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the files of proofs say about hosts and fabrics; a file that is none, or is damaged, is never good."""
+"""Files of proofs become data of hosts and fabrics; a file that is none, or is damaged, is never good."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What results of modules say: nothing that was not read is good."""
+"""Results of modules become data: nothing that was not read is good."""
 
 from __future__ import annotations
 
