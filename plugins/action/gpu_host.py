@@ -63,6 +63,7 @@ class ActionModule(ActionBase):
         except AnsibleError as error:  # not reached, or become refused: the role's first task reports it in detail
             answer = {"failed": True, "msg": str(error)}
         machines = answer.get("virtual_machines") or {}
+        unread = _differences(answer)[0] if comparable and "missing" not in answer else ""
         if "gpu_host" in comparable:
             differences["gpu_host"] = _differences(answer)
         if "gpu_vm" in comparable:
@@ -74,6 +75,7 @@ class ActionModule(ActionBase):
             "changed": False,
             "held": {role: not lines for role, lines in differences.items()},
             "differences": differences,
+            "unread": unread,
             "domains": machines.get("domains", []),
             "time": time.time(),
         }

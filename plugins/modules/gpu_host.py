@@ -237,6 +237,10 @@ differences:
   returned: with O(compare)
   type: dict
   sample: {"gpu_host": [], "gpu_vm": ["train-001: start"]}
+unread:
+  description: Why the host was not compared; empty if it was. RV(differences) has the reason, too.
+  returned: with O(compare)
+  type: str
 domains:
   description:
     - C(name) and C(nccl_topology) of each virtual machine, as M(sailloft.fleet.gpu_domain) returns them; empty if they

@@ -46,6 +46,14 @@ def write_bytes(path: str, content: bytes, private: bool = False) -> None:
         raise _refused("write", path, error) from error
 
 
+def touch(path: str) -> None:
+    """Set the time of a file to now. Raises ProofError if the system refuses."""
+    try:
+        os.utime(path)
+    except OSError as error:
+        raise _refused("write", path, error) from error
+
+
 def _refused(verb: str, path: str, error: OSError | ValueError) -> ProofError:
     """Return the system's refusal, or Python's refusal of a path or text that cannot be encoded (NUL, a surrogate)."""
     if isinstance(error, OSError):

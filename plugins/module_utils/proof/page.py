@@ -166,7 +166,8 @@ def _picture(drawing: str, title: str) -> str:
     return f'<section class="picture">\n<h2>{escape(title)}</h2>\n<figure class="scroll">{svg}</figure>\n</section>'
 
 
-_STYLE = """\
+# The colours of all pages of the collection.
+PALETTE = """\
 :root {
   --ink: #1b2430; --soft: #5b6675; --line: #dfe3e8; --paper: #fbfbfa; --card: #ffffff;
   --held: #1d7a4c; --failed: #b3261e; --failed-wash: #fdf0ee; --accent: #24527a;
@@ -177,6 +178,10 @@ _STYLE = """\
     --held: #5cc793; --failed: #ff8a80; --failed-wash: #2d1a1c; --accent: #8fbce6;
   }
 }
+"""
+_STYLE = (
+    PALETTE
+    + """\
 * { box-sizing: border-box; }
 body {
   margin: 0 auto; max-width: 84rem; padding: 3rem clamp(1rem, 4vw, 3.5rem) 4rem;
@@ -255,3 +260,4 @@ footer { margin: 4rem 0 0; color: var(--soft); font-size: 0.875rem; }
 }
 @media print { body { max-width: none; padding: 0; font-size: 11px; } tr { break-inside: avoid; } }
 """
+)

@@ -26,6 +26,8 @@ def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str,
     if not check_mode:
         for path in differing:
             files.write(path, wanted[path])
+        if not differing:  # its time is that of the last proof, also of one with the same claims
+            files.touch(next(path for path in wanted if path.endswith(".json")))
     page_file = next(path for path in wanted if path.endswith(".html"))
     failure = {} if proof.holds else {"failed": True, "msg": f"{first_failure(proof)}; see {page_file}"}
     return {

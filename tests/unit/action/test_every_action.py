@@ -14,6 +14,7 @@ NAMES = sorted(path.stem for path in (sites.PROJECT / "plugins/action").glob("*.
 # They compute on the controller, or answer for a host that may be gone.
 WITHOUT_CONNECTION = (
     "cabling_check",
+    "fleet_look",
     "gateway_run",
     "ib_fabric_health",
     "ib_fabric_proof",
@@ -34,6 +35,7 @@ IN_BACKGROUND = ("node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # 
 UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
 REFUSED = {
     "cabling_check": "missing required arguments: read",
+    "fleet_look": "missing required arguments: path, proofs",
     "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
     "guest_answers": "missing required arguments: hypervisor",
     "ib_fabric_health": "missing required arguments: blueprint, counters, fabric, path, read_at_s",

@@ -107,6 +107,7 @@ def test_a_role_has_nothing_to_do_if_nothing_differs():
     result = action.run(task_vars={})
     assert action._task.check_mode
     assert (result["held"], result["changed"]) == ({"gpu_host": True, "gpu_vm": True}, False)
+    assert result["unread"] == ""
     assert result["domains"] == [MACHINE]
     assert result["time"] > 0
 
@@ -152,6 +153,7 @@ def test_a_failed_comparison_confirms_no_role_and_does_not_fail_the_task(answer)
     result = Call(answer, compare=BOTH).run(task_vars={})
     assert result["held"] == {"gpu_host": False, "gpu_vm": False}
     assert result["differences"]["gpu_host"] == ["it is no x86_64"]
+    assert result["unread"] == "it is no x86_64"
     assert not result.get("failed")
     assert not result.get("unreachable")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fleet import kept
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways import record
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import copied, state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
@@ -74,6 +75,12 @@ READERS = {
         lambda text: counters.from_stored(text, "counters.json"),
         lambda reading: (reading.values["leaf 1", 3], reading.unread) == ({"link_downed": 2}, {("leaf 2", 4)}),
     ),
+    "fleet/fleet-1.json": (
+        lambda text: kept.read_kept(text, "fleet.json"),
+        lambda state: (
+            (state.readings["gpu-1"].drain, state.shown["gpu-1"]["health"]) == ("riser (ada)", "ok: no fault")
+        ),
+    ),
     "gateway_run-1.json": (gateway_run, lambda resumed: resumed[1] == ["gpu-2"]),
 }
 
@@ -84,6 +91,7 @@ OPEN = (
     *("checks", "values", "kept", "errors", "seconds_of"),
     *("pcrs", "policies"),
     *("versions", "gpu_settings", "accepted", "settings"),
+    *("readings", "shown"),
 )
 
 
@@ -128,7 +136,7 @@ def test_a_copy_of_a_nodes_health_is_read_for_ever():
 
 
 def test_every_stored_format_has_a_file():
-    assert {path.name for path in FILES.iterdir()} == {
+    assert {str(path.relative_to(FILES)) for path in FILES.rglob("*") if path.is_file()} == {
         *READERS,
         "channel-1.ipxe",
         "health_copy-1",
@@ -142,6 +150,7 @@ NOT_STORED = {
     "health-verdict-1": "printed with --format json, for other programs",
     "health-answer-1": "a node's answer to the controller within one run",
     "health-copies-1": "written in each boot to the node's memory; without it a round asks its servers again",
+    "fleet-log-1": "a log for people and other programs, which is only appended to",
     "infiniband-1": "a reading of the fabric, which the proof of the same run reads",
     "identity-report-1": "written by each boot to the node's memory",
 }
@@ -152,6 +161,6 @@ def test_every_format_of_the_sources_has_a_file_or_is_never_read_later():
     sources = [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "roles").glob("*/files/**/*")]
     texts = [path.read_text(encoding="utf-8") for path in sources if path.is_file() and path.suffix != ".pyc"]
     formats = {"-".join(names) for text in texts for names in FORMAT.findall(text)}
-    files = {path.stem.replace("_", "-") for path in FILES.iterdir()}
+    files = {path.stem.replace("_", "-") for path in FILES.rglob("*") if path.is_file()}
     assert len(formats) > len(NOT_STORED)
     assert formats - files == set(NOT_STORED)

@@ -52,6 +52,10 @@ RUNS = [
         "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
     ),
     pytest.param("blue_vela", "ib_fabric.yml", (), set(), marks=LONG),
+    *(
+        pytest.param(name, "fleet.yml", (), {"Check that nothing differs and all is known"}, marks=LONG)
+        for name in ("vela", "blue_vela")
+    ),
     pytest.param("blue_vela", "ib_health.yml", (), {"Check that all links are known and none has a fault"}, marks=LONG),
     pytest.param("blue_vela", "record.yml reimage.yml", ("--limit", "nodes,localhost"), set(), marks=LONG),
     pytest.param("blue_vela", "accept.yml", (), {"Check that the verdicts hold"}, marks=LONG),
@@ -78,6 +82,7 @@ CHANGED = {
     "node_images.yml": {"boot", "build", "node"},
     "record.yml": {"node"},
     "ib_fabric.yml": {"node"},
+    "fleet.yml": {"localhost"},
     "ib_health.yml": {"node"},
     "vela accept.yml": {"train"},
     "blue_vela accept.yml": {"node"},

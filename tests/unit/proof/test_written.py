@@ -29,6 +29,17 @@ def test_a_proof_that_holds_is_not_a_failure(tmp_path):
     assert not written(proof, page(proof), str(tmp_path), False)["changed"]
 
 
+def test_the_time_of_a_proof_is_that_of_the_last_one_with_the_same_claims(tmp_path):
+    proof = Proof("gpu01", "GPU VM gpu01", "hv01", [HELD])
+    written(proof, page(proof), str(tmp_path), False)
+    file = tmp_path / "gpu01.json"
+    os.utime(file, (1, 1))
+    assert not written(proof, page(proof), str(tmp_path), True)["changed"]
+    assert file.stat().st_mtime == 1
+    assert not written(proof, page(proof), str(tmp_path), False)["changed"]
+    assert file.stat().st_mtime > 1
+
+
 def test_a_proof_that_does_not_hold_fails_with_its_first_failure_and_its_page(tmp_path):
     proof = Proof("gpu01", "GPU VM gpu01", "hv01", [HELD, FAILED])
     result = written(proof, page(proof), str(tmp_path), True)

@@ -123,7 +123,7 @@ class _Gathered:
     def add(self, node: str, answer: Answer, of_bmc: tuple[Complaint, ...]) -> None:
         """Add a node's answer and what its BMC says."""
         self._say(node, answer)
-        reason = answer.error or _other(node, answer) or _stale(answer)
+        reason = unknown_reason(node, answer)
         complaints = of_bmc if reason else (*answer.faults, *of_bmc)
         for fault in complaints:
             self.faults.setdefault(_key(fault), {}).setdefault(_detail(fault), []).append(node)
@@ -154,6 +154,11 @@ class _Gathered:
 def is_serious(fault: Complaint) -> bool:
     """Return True if a fault makes a run fail: an application's faults and notes do not."""
     return fault.layer != APPLICATION and severity(fault.action) > severity("note")
+
+
+def unknown_reason(node: str, answer: Answer) -> str:
+    """Return why a node's answer says nothing about its health now; "" if it does."""
+    return answer.error or _other(node, answer) or _stale(answer) or ""
 
 
 def _other(node: str, answer: Answer) -> str | None:

@@ -41,7 +41,7 @@ def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
     kernel = _read(root, "proc/sys/kernel/osrelease").strip()
     command_line = _read(root, "proc/cmdline").strip()
     state, times = _systemd(subject, run)
-    report, reason = _report(subject, root)
+    report, reason = read_report(subject, root)
     return {
         "image": report["image"] if report else None,
         "report": report,
@@ -68,7 +68,8 @@ def requested_arguments(command_line: str) -> list[str]:
     return [argument for argument in command_line.split() if not _OF_THE_BOOT.fullmatch(argument)]
 
 
-def _report(subject: str, root: str) -> tuple[dict[str, Any] | None, str]:
+def read_report(subject: str, root: str = "/") -> tuple[dict[str, Any] | None, str]:
+    """Return the first stage's report, or None and the reason. Raises ImageError if it cannot be used."""
     try:
         text = _read(root, PATH.lstrip("/"))
     except FileNotFoundError:

@@ -23,6 +23,7 @@ NAMES = sorted(DATA["playbooks"])
 BARE = {"changed_when", "failed_when", "that", "until", "when"}
 # Globals of templates, and magic variables.
 GLOBALS = {"dict", "group_names", "groups", "hostvars", "inventory_hostname", "item", "lookup", "omit", "query"}
+GLOBALS |= {"run_part"}  # set by a playbook that imports another one
 # Variables that plugins read, by the text that shows it.
 READ_BY_PLUGINS = {
     "play_serial": "sailloft.fleet.waves",
