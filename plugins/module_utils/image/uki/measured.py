@@ -64,7 +64,7 @@ class Prediction:
     ``programs`` are the digests of the programs that firmware starts: the image's, and the kernel in it, which some
     stubs let the firmware start (that of systemd 257 did not). ``pcrs`` are the values that a PCR may have, by its
     number. ``policies`` are those of ``policy``, hexadecimal, with their signatures by ``policy_key``, in base64; empty
-    without a key file.
+    if the site signs none.
     """
 
     image: str
