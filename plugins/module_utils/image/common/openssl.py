@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 
 
 def has_signed(public_key: bytes, data: bytes, signature: bytes) -> bool:
-    """Return whether the owner of the public key (DER) has signed the data, with SHA-256: by RSA (PKCS #1 v1.5) or ECDSA.
+    """Return whether the owner of the public key (DER) has signed the data, by SHA-256 and RSA (PKCS #1 v1.5) or ECDSA.
 
     A signature by ECDSA is in DER.
     """

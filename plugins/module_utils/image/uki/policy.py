@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Policies of a TPM: a node's secrets open only after a boot of an image for which the site has signed a policy.
 
-The site's Secure Boot key, a file or a command, signs for each image the policies that its boots fulfil (TPM2_PolicyPCR), and secrets are
-bound to that key (TPM2_PolicyAuthorize): so a new image needs no new enrolment, and no new bundle. PCR 4 covers the
-whole program, so PCR 11, which systemd extends while the node runs, is not part of it. systemd's own signed policies
-(.pcrsig) are of PCR 11 only, which other software that runs first can imitate.
+The site's Secure Boot key, a file or a command, signs for each image the policies that its boots fulfil
+(TPM2_PolicyPCR), and secrets are bound to that key (TPM2_PolicyAuthorize): so a new image needs no new enrolment, and
+no new bundle. PCR 4 covers the whole program, so PCR 11, which systemd extends while the node runs, is not part of it.
+systemd's own signed policies (.pcrsig) are of PCR 11 only, which other software that runs first can imitate.
 
 Source: TCG, "TPM 2.0 Library", part 3 "TPM2_PolicyPCR", "TPM2_PolicyAuthorize", "TPM2_PolicyCommandCode", part 2
 "TPMT_PUBLIC".
@@ -107,16 +107,20 @@ def secrets_policy(key: bytes) -> bytes:
 def _policies(prediction: Prediction) -> list[bytes]:
     """Return the policies that a boot of the image fulfils; the firmware may start the kernel in its program or not."""
     calling, returning, separator = TRIES
-    bits = sum(1 << int(pcr) for pcr in PCRS)
-    selection = struct.pack(">IHB", 1, 0x000B, 3) + bits.to_bytes(3, "little")
     found = []
     for tries in range(MOST_TRIES):
         for programs in (prediction.programs, prediction.programs[:1]):
             log = [calling, separator, *(returning, calling) * tries, *programs]
-            values = extended(BEGIN, *log) + prediction.pcrs[IMAGE][0] + prediction.pcrs[SETTINGS][0]
-            digest = hashlib.sha256(bytes.fromhex(values)).digest()
-            found.append(_extended(bytes(32), POLICY_PCR + selection + digest))
+            first = {pcr: values[0] for pcr, values in prediction.pcrs.items()}
+            found.append(boot_policy({**first, FIRMWARE: extended(BEGIN, *log)}))
     return found
+
+
+def boot_policy(pcrs: Mapping[str, str]) -> bytes:
+    """Return the policy that a boot fulfils in which the TPM has these values, by number."""
+    selection = struct.pack(">IHB", 1, 0x000B, 3) + sum(1 << int(pcr) for pcr in PCRS).to_bytes(3, "little")
+    digest = hashlib.sha256(bytes.fromhex("".join(pcrs[pcr] for pcr in PCRS))).digest()
+    return _extended(bytes(32), POLICY_PCR + selection + digest)
 
 
 def _extended(policy: bytes, data: bytes) -> bytes:
