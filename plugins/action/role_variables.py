@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
@@ -45,11 +46,18 @@ class ActionModule(ActionBase):
                 "hosts": {"type": "list", "elements": "str", "default": variables.get("ansible_play_batch") or []},
                 "others": {"type": "list", "elements": "str", "default": []},
                 "required_by": {"type": "str"},
+                "untrusted_hosts": {"type": "bool", "default": False},
             }
         )
         role, roles = arguments["role"], registry.roles()
         if role not in roles:
             raise AnsibleActionFail(f"there is no role {role!r} in sailloft.fleet; set role to an existing role")
+        # Ansible plans to remove this setting: then facts are no variables.
+        if arguments["untrusted_hosts"] and getattr(constants, "INJECT_FACTS_AS_VARS", False):
+            raise AnsibleActionFail(
+                f"the role {role} decides about hosts that could override its variables: Ansible takes the facts that a "
+                "host returns as variables; set inject_facts_as_vars to false, in [defaults] of ansible.cfg"
+            )
         strategy = self._task.get_play().strategy
         if role in ORDERED and (text := run_strategy.forbidden_reason(strategy, f"the role {role}")):
             raise AnsibleActionFail(text)

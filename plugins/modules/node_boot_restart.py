@@ -16,78 +16,16 @@ description:
   - A node whose BMC shows another next boot is not restarted.
   - Runs on the host that the task is delegated to.
   - The message of a failure names the node, its BMC, the cause and the next step.
+extends_documentation_fragment: [sailloft.fleet.node_bmc]
 requirements:
-  - sushy >= 5.5 (Redfish)
   - pyghmi >= 1.6 (IPMI)
 options:
-  node:
-    description: Name of the node, for messages.
-    type: str
-    required: true
-  bmc:
-    description: The BMC.
-    type: dict
-    required: true
-    suboptions:
-      type:
-        description: The protocol.
-        type: str
-        choices: [redfish, ipmi]
-        default: redfish
-      address:
-        description: Its address; with Redfish it may include a port (V(10.9.1.1:8000)).
-        type: str
-        required: true
-      port:
-        description: Its UDP port (IPMI).
-        type: int
-        default: 623
-      username:
-        description: The user.
-        type: str
-        required: true
-      password:
-        description: The password.
-        type: str
-        required: true
-      verify_tls:
-        description: Whether to verify its certificate (Redfish).
-        type: bool
-        default: true
-      ca:
-        description: File with the certificates to trust instead of those of the system (Redfish).
-        type: path
-      system:
-        description: Id of the node's system, if the BMC has several (Redfish).
-        type: str
-      boot_mode:
-        description: The firmware with which the node boots.
-        type: str
-        choices: [UEFI, Legacy]
-        default: UEFI
-      boot_target:
-        description: >-
-          The next boot that is requested (Redfish). By default V(Pxe), or V(UefiHttp) if the BMC does not offer V(Pxe).
-        type: str
-        choices: [Pxe, UefiHttp]
-      timeout_s:
-        description: Time limit for an answer of the BMC in seconds (Redfish).
-        type: int
-        default: 30
-      power_timeout_s:
-        description: Time limit for the power to be as each command requests, in seconds.
-        type: int
-        default: 60
   http_boot:
     description: >-
       Whether the boot servers answer firmware that boots by HTTP. If not, V(UefiHttp) is requested only by
       O(bmc.boot_target).
     type: bool
     default: true
-  host:
-    description: Name of the host that accesses the BMC, for messages.
-    type: str
-    default: localhost
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -118,22 +56,7 @@ msg:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import bmc_ipmi, bmc_redfish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import BmcError, BootBmc
-
-BMC = {
-    "type": {"type": "str", "choices": ["redfish", "ipmi"], "default": "redfish"},
-    "address": {"type": "str", "required": True},
-    "port": {"type": "int", "default": 623},
-    "username": {"type": "str", "required": True},
-    "password": {"type": "str", "required": True, "no_log": True},
-    "verify_tls": {"type": "bool", "default": True},
-    "ca": {"type": "path"},
-    "system": {"type": "str"},
-    "boot_mode": {"type": "str", "choices": ["UEFI", "Legacy"], "default": "UEFI"},
-    "boot_target": {"type": "str", "choices": ["Pxe", "UefiHttp"]},
-    "timeout_s": {"type": "int", "default": 30},
-    "power_timeout_s": {"type": "int", "default": 60},
-}
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import OPTIONS, BmcError, BootBmc
 
 
 def main() -> None:
@@ -141,7 +64,7 @@ def main() -> None:
     module = AnsibleModule(
         {
             "node": {"type": "str", "required": True},
-            "bmc": {"type": "dict", "required": True, "options": BMC},
+            "bmc": {"type": "dict", "required": True, "options": OPTIONS},
             "http_boot": {"type": "bool", "default": True},
             "host": {"type": "str", "default": "localhost"},
         }

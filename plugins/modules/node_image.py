@@ -76,6 +76,13 @@ options:
           program on its standard input and prints it signed.
         type: list
         elements: str
+      policy_signing_command:
+        description: >-
+          A command of the site that signs TPM policies with the certificate's key, RSA of 2048 bits, for secrets that
+          are bound to what was booted. It gets 32 bytes on its standard input and prints their signature
+          (RSASSA-PKCS1-v1_5 with SHA-256). O(secure_boot.key) signs policies by itself.
+        type: list
+        elements: str
       archive:
         description: >-
           The archive of ukify and systemd's stub, version 257 or later, as an archive of a layer; the settings that are
@@ -179,6 +186,7 @@ SECURE_BOOT = {
     "certificate": {"type": "path"},
     "key": {"type": "path", "no_log": False},
     "signing_command": {"type": "list", "elements": "str"},
+    "policy_signing_command": {"type": "list", "elements": "str"},
     "archive": {"type": "dict"},
 }
 

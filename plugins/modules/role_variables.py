@@ -37,6 +37,13 @@ options:
       - Use it in C(pre_tasks) of a play. Ansible validates a role's arguments for one host at a time, before the role's
         own tasks, and reports a missing variable that others refer to as undefined at an unknown place.
     type: str
+  untrusted_hosts:
+    description:
+      - Fail if Ansible takes facts as variables (C(inject_facts_as_vars) in C(ansible.cfg), its default). Any result of
+        a host may have facts, and they override the inventory. So a host of which it is not known what it runs could
+        decide about itself.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""

@@ -13,7 +13,8 @@ from identity_site import TOKEN, power_on
 from programs import boot_program
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured, policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import SecureBoot
 
 IMAGES = ("1" * 64, "2" * 64)
 
@@ -28,10 +29,10 @@ def pair(folder: Path, name: str) -> tuple[Path, Path]:
 
 def predicted(site, image: str, key: Path, certificate: Path) -> None:
     """Put the image's prediction with signed policies into the store."""
-    found = policy.with_policies(measured.predict(image, boot_program(image)), key, certificate)
+    found = SecureBoot(certificate, key, (), None).predict(image, boot_program(image))
     place = Path(site.store.place("images", image))
     place.mkdir(exist_ok=True)
-    (place / "pcrs.json").write_bytes(measured.dump(found))
+    (place / "pcrs.json").write_bytes(found)
 
 
 @pytest.fixture

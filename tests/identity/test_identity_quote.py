@@ -170,6 +170,44 @@ def test_no_secret_is_published_before_the_node_has_proven_what_it_runs(site, ke
     assert TOKEN not in output
 
 
+LYING = """#!/usr/bin/python
+import json
+print(json.dumps({"ansible_facts": FACTS}))
+"""
+
+
+@pytest.mark.long
+def test_facts_of_a_node_do_not_decide_about_it(site, keys, tmp_path, new_tpm, play, monkeypatch):
+    """A machine with another TPM answers as bm01, and returns facts with the names of the variables that decide."""
+    ours, theirs = new_tpm(), new_tpm()
+    state(site, keys)
+    predicted(site)
+    (tmp_path / "served").mkdir()
+    facts = {"node_identity_ek": theirs.ek, "node_identity_measured": False, "node_identity_quoted": {"verified": True}}
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/lying.py").write_text(LYING.replace("FACTS", repr(facts)))
+    role = {"name": "sailloft.fleet.node_identity"}
+    tasks = [{"ansible.builtin.include_role": {**role, "tasks_from": part}} for part in ("enroll", "quote")]
+    defaults = {"sailloft.fleet.node_identity_info": {"tcti": theirs.tcti}}
+    node = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "node_identity_ek": ours.ek}
+    node = {**node, "node_boot_secure_boot": True, "node_identity_secrets": {"/etc/token": {"content": TOKEN}}}
+    plays = [
+        {"hosts": "bm01", "gather_facts": False, "tasks": [{"lying": {}}], "ignore_errors": True},
+        {"hosts": "bm01", "gather_facts": False, "tasks": [{"block": tasks, "module_defaults": defaults}]},
+        {"hosts": "localhost", "gather_facts": False, "tasks": publish(site, tmp_path, site.signer)},
+    ]
+    given = {"node_identity_store_dir": site.store.path, "node_identity_public_key": keys.public_key}
+    output, status = play(plays, {"bm01": node}, "-e", json.dumps(given))
+    assert status != 0
+    assert "the endorsement key of its TPM differs from node_identity_ek" in " ".join(output.split())
+    assert site.store.entries("identity") == []
+    monkeypatch.setenv("ANSIBLE_INJECT_FACT_VARS", "true")
+    output, status = play(plays, {"bm01": node}, "-e", json.dumps(given))
+    assert status != 0
+    assert "inject_facts_as_vars" in output
+    assert site.store.entries("identity") == []
+
+
 def state(site, keys, image: str = IMAGE, name: str = "bm01") -> None:
     """Sign that the node runs the image, in the site's store."""
     row = statement.StatedNode(name, image, ("http://10.9.0.1",), ())

@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from programs import boot_program
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import authenticode
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import authenticode, measured, policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import SecureBoot
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "sign-with-a-token.md"
 # A program of the firmware (Debian's package ipxe) in place of a UKI.
@@ -53,6 +55,10 @@ def test_a_key_that_never_leaves_its_token_signs_statements_and_programs(folder:
     once = authenticode.sign_by_command(program, command, certificate)
     assert authenticode.is_signed(once, program, certificate)
     assert authenticode.sign_by_command(program, command, certificate) == once
+    signer = SecureBoot(certificate, None, tuple(command), None, (str(folder / "sign-policy"),))
+    signer.try_signer(program)
+    predicted = signer.predict("1" * 64, boot_program("1" * 64))
+    assert len(measured.load(predicted, "1" * 64).policies) == 2 * policy.MOST_TRIES
     # The keys are in the tokens alone, and were made there.
     assert not any(b"PRIVATE KEY" in path.read_bytes() for path in folder.iterdir() if path.is_file())
     shown = ["pkcs11-tool", "--module", "/usr/lib/softhsm/libsofthsm2.so", "--login", "--pin", "1234", "-O"]

@@ -10,16 +10,17 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import secure_boot
-from boot_images import Image, Parts, follow, made_image
+from boot_images import Image, Parts, follow, made_image, state
 from boot_network import HttpServer, Network, Node, SoftwareTpm
 from boot_reports import BOOT_S, reported
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import measurements
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured, policy
 
 pytestmark = [
     pytest.mark.boot,
@@ -42,11 +43,22 @@ done; echo LOG $$(gzip -c /sys/kernel/security/tpm0/binary_bios_measurements | b
 """
 
 
-def start(network: Network, image: Image, program: bytes, devices: Sequence[object] = ()) -> Node:
-    """Start a node whose image has this program, and whose firmware has its keys; ``devices`` are QEMU's options."""
+def start(
+    network: Network,
+    image: Image,
+    program: bytes,
+    devices: Sequence[object] = (),
+    stated: dict[str, object] | None = None,
+) -> Node:
+    """Start a node whose image has this program, and whose firmware has its keys; ``devices`` are QEMU's options.
+
+    ``stated`` is what the statement says in place of the image.
+    """
     secure_boot.publish(image, program)
     server = HttpServer(network, Path(image.store.path), 8001)
     follow(image.store, image.keys, [server.url], kernel_arguments=[], secure_boot=True)
+    if stated:
+        state(image.store, image.keys, stated)
     network.dnsmasq([server.url], signed=Path(image.store.path))
     return Node(network, [*devices], "secure")
 
@@ -62,31 +74,78 @@ def test_a_signed_kernel_boots_from_the_firmware_to_systemd(image: Image, networ
     assert "BOOTIF" not in report.arguments
 
 
-def test_a_tpm_measures_what_the_image_predicts(parts: Parts, stage: Path, network: Network, tmp_path: Path):
-    """The prediction is made from program and digest, before anything has booted."""
-    units = tmp_path / "tree/etc/systemd/system"
-    (units / "multi-user.target.wants").mkdir(parents=True)
-    (units / "measured.service").write_text(MEASURED)
-    (units / "multi-user.target.wants/measured.service").symlink_to("../measured.service")
-    (tmp_path / "tree/etc/layer").write_text("top\n")
-    squash = ["mksquashfs", tmp_path / "tree", tmp_path / "upper", "-quiet", "-no-progress", "-all-root"]
-    subprocess.run([*squash, "-comp", "zstd"], check=True)
-    image = made_image(parts, stage, tmp_path, tmp_path / "upper")
+@dataclass(frozen=True)
+class Measured:
+    """A boot with a TPM: what the image predicts, what was measured, and what is not as predicted, by PCR."""
+
+    prediction: measured.Prediction
+    seen: measured.Seen
+    console: str
+
+    @property
+    def wrong(self) -> list[str]:
+        return [one.pcr for one in measured.verdicts(self.prediction, self.seen) if one.problem]
+
+
+@pytest.fixture
+def measure(parts: Parts, stage: Path, network: Network, tmp_path: Path):
+    """measure(options of QEMU): boot an image that shows on the console what the TPM has measured."""
+
+    def boot(*options: object) -> Measured:
+        units = tmp_path / "tree/etc/systemd/system"
+        (units / "multi-user.target.wants").mkdir(parents=True)
+        (units / "measured.service").write_text(MEASURED)
+        (units / "multi-user.target.wants/measured.service").symlink_to("../measured.service")
+        (tmp_path / "tree/etc/layer").write_text("top\n")
+        squash = ["mksquashfs", tmp_path / "tree", tmp_path / "upper", "-quiet", "-no-progress", "-all-root"]
+        subprocess.run([*squash, "-comp", "zstd"], check=True)
+        image = made_image(parts, stage, tmp_path, tmp_path / "upper")
+        site = secure_boot.make_pair(tmp_path, "site")
+        secure_boot.enrolled(network.folder / "variables.fd", site)
+        program = secure_boot.signed(image, site, tmp_path)
+        # It is made from program and digest, before anything has booted.
+        prediction = measured.load(site.predict(image.digest, program), image.digest)
+        node = start(network, image, program, [*SoftwareTpm(network).options(), *options])
+        console = node.wait_for("ALL IS READ", BOOT_S + FIRMWARE_S)
+        lines = [line.split() for line in console.splitlines()]
+        pcrs = {words[1]: words[2].lower() for words in lines if words[:1] == ["PCR"]}
+        text = next(words[1] for words in lines if words[:1] == ["LOG"])
+        log = measurements.parse_log(gzip.decompress(base64.b64decode(text)))
+        assert not reported(console, image).warnings
+        return Measured(prediction, measured.Seen(pcrs, log), console)
+
+    return boot
+
+
+def test_a_tpm_measures_what_the_image_predicts(measure):
+    found = measure()
+    assert found.wrong == [], found
+    # The stub starts the kernel in the program by itself.
+    programs = [digest for digest in found.seen.log if digest not in measured.TRIES]
+    assert programs == list(found.prediction.programs[:1])
+    # So the TPM opens secrets that are bound to what was booted.
+    assert policy.boot_policy(found.seen.pcrs).hex() in found.prediction.policies
+
+
+def test_what_a_hypervisor_adds_to_the_command_line_is_measured(measure):
+    """The stub takes more arguments from the SMBIOS, though the firmware has verified the program."""
+    found = measure("-smbios", "type=11,value=io.systemd.stub.kernel-cmdline-extra=added=1")
+    assert "added=1" in found.console
+    assert found.wrong == ["12"], found
+    assert policy.boot_policy(found.seen.pcrs).hex() not in found.prediction.policies
+
+
+def test_a_signed_kernel_of_another_image_than_the_statements_boots_nothing(
+    image: Image, network: Network, tmp_path: Path
+):
+    """A boot server, or who answers in its place, gives an older program that the site has signed."""
     site = secure_boot.make_pair(tmp_path, "site")
     secure_boot.enrolled(network.folder / "variables.fd", site)
-    program = secure_boot.signed(image, site, tmp_path)
-    prediction = measured.predict(image.digest, program)
-    node = start(network, image, program, SoftwareTpm(network).options())
-    console = node.wait_for("ALL IS READ", BOOT_S + FIRMWARE_S)
-    assert not reported(console, image).warnings
-    lines = [line.split() for line in console.splitlines()]
-    pcrs = {words[1]: words[2].lower() for words in lines if words[:1] == ["PCR"]}
-    text = next(words[1] for words in lines if words[:1] == ["LOG"])
-    log = measurements.parse_log(gzip.decompress(base64.b64decode(text)))
-    verdicts = measured.verdicts(prediction, measured.Seen(pcrs, log))
-    assert [(one.pcr, one.problem) for one in verdicts if one.problem] == [], (pcrs, log, prediction)
-    # The stub starts the kernel in the program by itself.
-    assert [digest for digest in log if digest not in measured.TRIES] == list(prediction.programs[:1])
+    other = {"digest": "0" * 64, "servers": ["http://10.9.0.1:8001"], "report": "http://10.9.0.1:8001/report"}
+    node = start(network, image, secure_boot.signed(image, site, tmp_path), stated=other)
+    console = node.wait_for("REFUSED", BOOT_S + FIRMWARE_S)
+    assert f"the signed kernel is that of image {image.digest}, but statement" in console
+    assert "starting test-node" not in console
 
 
 @pytest.mark.parametrize("change", ["none", "other key", "one byte", "revoked"])

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible import constants
+from ansible.errors import AnsibleActionFail
 from playing import ROOT, ansible_playbook
+
+from ansible_collections.sailloft.fleet.plugins.action import role_variables
 
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
 SECRET = "what nobody may see"
@@ -182,3 +186,10 @@ def test_the_role_without_the_playbook_names_its_missing_variables(site):
     assert status == 2
     assert "missing required arguments: boot_server_address, boot_server_interface, boot_server_netmask" in output
     assert "is undefined" not in output
+
+
+def test_a_role_that_decides_about_its_hosts_takes_no_fact_as_a_variable(make, monkeypatch):
+    """Ansible's default is that what a host returns overrides the inventory."""
+    monkeypatch.setattr(constants, "INJECT_FACTS_AS_VARS", True)
+    with pytest.raises(AnsibleActionFail, match="inject_facts_as_vars"):
+        make(role_variables, role="node_identity", untrusted_hosts=True).run(task_vars={})

@@ -34,7 +34,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
     SIGNATURE,
     Store,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs
 
 
@@ -58,14 +57,15 @@ def publish(
     store = Store(os.fspath(setting.store))
     size_bytes = sum(new.boot_blobs().values())
     current = store.current(image.name)
-    unsigned = signed = prediction = b""
+    unsigned = signed = prediction = old_prediction = b""
     if programs:
         run = Run(f"image {image.name}", progress)
         unsigned = programs.unsigned(new, digest, brought.folder / layers.VMLINUZ, stage, run)
         signed = store.contents(IMAGES, digest, BOOT_PROGRAM) or b""
-        prediction = measured.dump(programs.secure_boot.predict(digest, unsigned))
+        old_prediction = store.contents(IMAGES, digest, PREDICTION) or b""
+        prediction = programs.secure_boot.predict(digest, unsigned, old_prediction)
     has_program = programs is None or programs.secure_boot.has_signed(signed, unsigned)
-    has_prediction = not programs or store.contents(IMAGES, digest, PREDICTION) == prediction
+    has_prediction = prediction == old_prediction
     complete = has_program and has_prediction and is_complete(store, digest, new, data, setting.signer.key)
     if current == digest and complete:
         progress(f"image {image.name}: unchanged, {digest[:12]}")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.openssl import has_signed
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.identity import POINT_BYTES
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.measurements import PCRS
@@ -32,6 +33,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import me
 # The beginning of a quote: TPM_GENERATED_VALUE, TPM_ST_ATTEST_QUOTE; after its nonce, clock and version, 25 bytes.
 QUOTE_BEGIN, CLOCK_BYTES = bytes.fromhex("ff5443478018"), 25
 VALUE_BYTES = 32
+# RFC 5480: the beginning of the DER of a public key on NIST P-256, before the bytes of its point.
+POINT_DER = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,9 @@ def check(node: str, prediction: measured.Prediction, ak: bytes, nonce: bytes, q
     """Raise ImageError unless the TPM with this AK has answered this challenge, and has measured the prediction."""
     subject = f"node {node}"
     again = "run playbooks/node_identities.yml again; if it stays so, do not trust the node before you know why"
-    if not tools.signed_by_point(quote.message, quote.signature, ak[-2 * POINT_BYTES - 2 :]):
+    # The point is x and y, each with its size in 2 bytes.
+    point = ak[-2 * POINT_BYTES - 2 : -POINT_BYTES - 2] + ak[-POINT_BYTES:]
+    if not has_signed(POINT_DER + point, quote.message, quote.signature):
         raise ImageError("its quote is not signed by the attestation key that it has shown", again, subject=subject)
     fields = _quoted(quote.message)
     if fields is None:

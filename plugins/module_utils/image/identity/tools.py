@@ -28,10 +28,6 @@ KEY_BYTES = 32
 CIPHER = ("-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256")
 
 
-# RFC 5480: the beginning of the DER of a public key on NIST P-256, before the bytes of its point.
-POINT_DER = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004")
-
-
 def wrap(key: bytes, ek: bytes, name: str, subject: str) -> bytes:
     """Return a credential from which only the TPM with this endorsement key gets ``key``.
 
@@ -78,21 +74,6 @@ def verify(certificate: bytes, authorities: Sequence[str]) -> str | None:
                 lines = process.stderr.decode("utf-8", "replace").splitlines()
                 return next((line for line in lines if line.startswith("error ")), " ".join(lines))
     return None
-
-
-def signed_by_point(data: bytes, signature: bytes, point: bytes) -> bool:
-    """Return whether the key with this point on NIST P-256 (x, the size of y in 2 bytes, y) has signed the data.
-
-    The signature is ECDSA with SHA-256, in DER.
-    """
-    require("openssl")
-    half = (len(point) - 2) // 2
-    with unnamed_files(POINT_DER + point[:half] + point[half + 2 :], signature) as files:
-        key, signed = map(fd_path, files)
-        argv = ["openssl", "dgst", "-sha256", "-keyform", "DER", "-verify", key, "-signature", signed]
-        environment = {"PATH": search_path(), "LC_ALL": "C.UTF-8"}
-        process = subprocess.run(argv, input=data, check=False, capture_output=True, env=environment, pass_fds=files)
-    return process.returncode == 0
 
 
 def _pem(path: str) -> bytes:

@@ -21,8 +21,10 @@ POLL_S = 2
 REMEDIES = (
     (r"\bcode 40[13]\b|Unauthorized name", "check node_boot_bmc.username and password, and the rights of this user"),
     ("Incorrect password", "check node_boot_bmc.password; some BMCs keep only 16 characters of it for IPMI"),
-    ("certificate", "name its certificate authority in node_boot_bmc.ca, or set verify_tls to false"),
+    ("certificate verify failed", "name its certificate authority in node_boot_bmc.ca, or set verify_tls to false"),
     ("it has the systems", "check node_boot_bmc.system"),
+    ("SecureBoot", "enrol the certificate in the firmware's setup (docs/how-to/secure-boot.md)"),
+    ("not in PEM", "give the certificate's text, from BEGIN CERTIFICATE on"),
     ("No module named", "install this package on {host}, for the Python that Ansible runs there"),
     (
         "answer no HTTP boot",
@@ -36,6 +38,22 @@ REMEDIES = (
 )
 # A BMC that answers is reached: it refused, or did something else.
 ANSWERED = "read the BMC's own log, try node_boot_bmc.boot_mode and boot_target, update its firmware or restart it"
+
+# The suboptions of modules' option bmc.
+OPTIONS = {
+    "type": {"type": "str", "choices": ["redfish", "ipmi"], "default": "redfish"},
+    "address": {"type": "str", "required": True},
+    "port": {"type": "int", "default": 623},
+    "username": {"type": "str", "required": True},
+    "password": {"type": "str", "required": True, "no_log": True},
+    "verify_tls": {"type": "bool", "default": True},
+    "ca": {"type": "path"},
+    "system": {"type": "str"},
+    "boot_mode": {"type": "str", "choices": ["UEFI", "Legacy"], "default": "UEFI"},
+    "boot_target": {"type": "str", "choices": ["Pxe", "UefiHttp"]},
+    "timeout_s": {"type": "int", "default": 30},
+    "power_timeout_s": {"type": "int", "default": 60},
+}
 
 
 class BmcError(SailloftError):
@@ -61,14 +79,14 @@ class BootBmc:
     http_boot: bool = True
 
     @classmethod
-    def of(cls, params: dict[str, Any], http_boot: bool) -> BootBmc:
+    def of(cls, params: dict[str, Any], http_boot: bool = True) -> BootBmc:
         """Return the BMC of a module's option ``bmc``; ``http_boot``: whether the boot servers answer UEFI's."""
         return cls(**{item.name: params[item.name] for item in fields(cls) if item.name in params}, http_boot=http_boot)
 
-    def failure(self, node: str, host: str, cause: str) -> ImageError:
-        """Return the error of a restart of ``node`` that was requested from ``host``."""
+    def failure(self, node: str, host: str, cause: str, refused: str = "did not restart it") -> ImageError:
+        """Return the error of what was requested for ``node`` from ``host``, by default a restart."""
         remedy = next((text for pattern, text in REMEDIES if re.search(pattern, cause)), ANSWERED)
-        return ImageError(f"its BMC {self.address} did not restart it: {cause}", remedy.format(host=host), subject=node)
+        return ImageError(f"its BMC {self.address} {refused}: {cause}", remedy.format(host=host), subject=node)
 
 
 def wait_for_override(read: Callable[[], str], wanted: str) -> None:

@@ -64,7 +64,7 @@ class Prediction:
     ``programs`` are the digests of the programs that firmware starts: the image's, and the kernel in it, which some
     stubs let the firmware start (that of systemd 257 did not). ``pcrs`` are the values that a PCR may have, by its
     number. ``policies`` are those of ``policy``, hexadecimal, with their signatures by ``policy_key``, in base64; empty
-    without a key file.
+    if the site signs none.
     """
 
     image: str
@@ -161,6 +161,9 @@ def verdicts(prediction: Prediction, seen: Seen) -> list[PcrVerdict]:
 def _firmware_verdict(prediction: Prediction, seen: Seen) -> PcrVerdict:
     """Compare the programs that the firmware has started, by its log, if PCR 4 says that this log is true."""
     value, log = seen.pcrs.get(FIRMWARE), seen.log
+    # A node's own words: it may send anything.
+    if log is not None and not all(DIGEST.fullmatch(str(digest)) for digest in log):
+        log = None
     programs = [digest for digest in log or () if digest not in TRIES]
     foreign = [digest for digest in programs if digest not in prediction.programs]
     if value is None:

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Policies of a TPM: a node's secrets open only after a boot of an image for which the site has signed a policy.
 
-The site's Secure Boot key signs, for each image, the policies that its boots fulfil (TPM2_PolicyPCR), and secrets are
-bound to that key (TPM2_PolicyAuthorize): so a new image needs no new enrolment, and no new bundle. PCR 4 covers the
-whole program, so PCR 11, which systemd extends while the node runs, is not part of it. systemd's own signed policies
-(.pcrsig) are of PCR 11 only, which other software that runs first can imitate.
+The site's Secure Boot key, a file or a command, signs for each image the policies that its boots fulfil
+(TPM2_PolicyPCR), and secrets are bound to that key (TPM2_PolicyAuthorize): so a new image needs no new enrolment, and
+no new bundle. PCR 4 covers the whole program, so PCR 11, which systemd extends while the node runs, is not part of it.
+systemd's own signed policies (.pcrsig) are of PCR 11 only, which other software that runs first can imitate.
 
 Source: TCG, "TPM 2.0 Library", part 3 "TPM2_PolicyPCR", "TPM2_PolicyAuthorize", "TPM2_PolicyCommandCode", part 2
 "TPMT_PUBLIC".
@@ -17,10 +17,12 @@ import base64
 import hashlib
 import struct
 import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.openssl import has_signed
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import search_path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.measurements import FIRMWARE, IMAGE, SETTINGS
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.measured import (
@@ -43,34 +45,52 @@ KEY_END = bytes.fromhex("0203010001")
 MODULUS_BYTES = 256
 
 
-def with_policies(prediction: Prediction, key: Path, certificate: Path) -> Prediction:
-    """Return the prediction with the signed policies of the image's boots, without them if no TPM need know such a key.
+def with_policies(
+    prediction: Prediction, sign: Callable[[bytes], bytes], certificate: Path, signed: Mapping[str, str]
+) -> Prediction:
+    """Return the prediction with the policies of the image's boots, signed by the certificate's key. Raises ImageError.
 
-    Only openssl opens the key.
+    ``sign`` returns the signature of a policy, and ``signed`` are those of an earlier build, as in a prediction: one
+    that holds is not made again.
     """
-    public = _public_key(certificate)
-    if not _is_rsa_2048(public):
-        return prediction
-    signed = {policy.hex(): _signature(policy, key) for policy in _policies(prediction)}
-    return replace(prediction, policy_key=base64.b64encode(public).decode(), policies=signed)
+    key, signatures = public_key(certificate), {}
+    for policy in _policies(prediction):
+        kept = _decoded(signed.get(policy.hex(), ""))
+        made = kept if has_signed(key, policy, kept) else signature(policy, sign, key, certificate)
+        signatures[policy.hex()] = base64.b64encode(made).decode()
+    return replace(prediction, policy_key=base64.b64encode(key).decode(), policies=signatures)
+
+
+def signature(policy: bytes, sign: Callable[[bytes], bytes], key: bytes, certificate: Path) -> bytes:
+    """Return the signature of a policy, verified with the certificate's public key. Raises ImageError."""
+    made = sign(policy)
+    if not has_signed(key, policy, made):
+        reason = "what it gives for a policy is no signature (RSASSA-PKCS1-v1_5, SHA-256) by the certificate's key"
+        raise ImageError(
+            reason, f"check that {certificate} belongs to the key", subject="node_image_secure_boot, signer of policies"
+        )
+    return made
+
+
+def sign_by_key(policy: bytes, key: Path) -> bytes:
+    """Return the signature of a policy by a key file, which only openssl opens. Raises ImageError."""
+    return _openssl("dgst", "-sha256", "-sign", f"{key}", stdin=policy)
 
 
 def public_key(certificate: Path) -> bytes:
     """Return the public key of a certificate, in DER. Raises ImageError unless it is one of RSA 2048."""
-    public = _public_key(certificate)
-    if not _is_rsa_2048(public):
+    key = rsa_2048_key(certificate)
+    if not key:
         reason = "secrets cannot be bound to its key, which is not RSA of 2048 bits"
         raise ImageError(reason, "sign images with such a key", subject=f"certificate {certificate}")
-    return public
+    return key
 
 
-def _public_key(certificate: Path) -> bytes:
+def rsa_2048_key(certificate: Path) -> bytes | None:
+    """Return the public key of a certificate, in DER, if all TPMs know its kind; else None. Raises ImageError."""
     text = _openssl("x509", "-in", f"{certificate}", "-pubkey", "-noout").decode()
-    return base64.b64decode("".join(line for line in text.splitlines() if not line.startswith("-----")))
-
-
-def _is_rsa_2048(key: bytes) -> bool:
-    return key.startswith(KEY_BEGIN) and key[len(KEY_BEGIN) + MODULUS_BYTES :] == KEY_END
+    key = base64.b64decode("".join(line for line in text.splitlines() if not line.startswith("-----")))
+    return key if key.startswith(KEY_BEGIN) and key[len(KEY_BEGIN) + MODULUS_BYTES :] == KEY_END else None
 
 
 def secrets_policy(key: bytes) -> bytes:
@@ -87,24 +107,32 @@ def secrets_policy(key: bytes) -> bytes:
 def _policies(prediction: Prediction) -> list[bytes]:
     """Return the policies that a boot of the image fulfils; the firmware may start the kernel in its program or not."""
     calling, returning, separator = TRIES
-    bits = sum(1 << int(pcr) for pcr in PCRS)
-    selection = struct.pack(">IHB", 1, 0x000B, 3) + bits.to_bytes(3, "little")
     policies = []
     for tries in range(MOST_TRIES):
         for programs in (prediction.programs, prediction.programs[:1]):
             log = [calling, separator, *(returning, calling) * tries, *programs]
-            values = extended(BEGIN, *log) + prediction.pcrs[IMAGE][0] + prediction.pcrs[SETTINGS][0]
-            digest = hashlib.sha256(bytes.fromhex(values)).digest()
-            policies.append(_extended(bytes(32), POLICY_PCR + selection + digest))
+            first = {pcr: values[0] for pcr, values in prediction.pcrs.items()}
+            policies.append(boot_policy({**first, FIRMWARE: extended(BEGIN, *log)}))
     return policies
+
+
+def boot_policy(pcrs: Mapping[str, str]) -> bytes:
+    """Return the policy that a boot fulfils in which the TPM has these values, by number."""
+    selection = struct.pack(">IHB", 1, 0x000B, 3) + sum(1 << int(pcr) for pcr in PCRS).to_bytes(3, "little")
+    digest = hashlib.sha256(bytes.fromhex("".join(pcrs[pcr] for pcr in PCRS))).digest()
+    return _extended(bytes(32), POLICY_PCR + selection + digest)
 
 
 def _extended(policy: bytes, data: bytes) -> bytes:
     return hashlib.sha256(policy + data).digest()
 
 
-def _signature(policy: bytes, key: Path) -> str:
-    return base64.b64encode(_openssl("dgst", "-sha256", "-sign", f"{key}", stdin=policy)).decode()
+def _decoded(signature: str) -> bytes:
+    """Return the bytes of a signature in base64; b"" if it is none."""
+    try:
+        return base64.b64decode(signature, validate=True)
+    except ValueError:
+        return b""
 
 
 def _openssl(*arguments: str, stdin: bytes = b"") -> bytes:

@@ -27,8 +27,8 @@ def test_the_tools_are_those_of_debian_13_unless_the_site_pins_others():
     assert found.archive.keyring
     pinned = {"url": "http://mirror.example/debian", "release_sha256": {"trixie": "0" * 64}}
     command = {"certificate": KEY["certificate"], "signing_command": ["ssh", "signer"], "archive": pinned}
-    found = read_secure_boot(command)
-    assert (found.key, found.command) == (None, ("ssh", "signer"))
+    found = read_secure_boot({**command, "policy_signing_command": ["sign"]})
+    assert (found.key, found.command, found.policy_command) == (None, ("ssh", "signer"), ("sign",))
     assert (found.archive.url, found.archive.release_sha256) == (pinned["url"], pinned["release_sha256"])
 
 
@@ -38,6 +38,8 @@ def test_the_tools_are_those_of_debian_13_unless_the_site_pins_others():
         ({"key": KEY["key"]}, ["certificate"]),
         ({"certificate": KEY["certificate"]}, ["key", "signing_command"]),
         ({**KEY, "signing_command": ["sign"]}, ["key", "signing_command"]),
+        ({**KEY, "policy_signing_command": ["sign"]}, ["key", "policy_signing_command"]),
+        ({"policy_signing_command": ["sign"]}, ["certificate"]),
         ({**KEY, "certificate": "boot.crt"}, ["certificate", "'boot.crt'"]),
         ({**KEY, "archive": {"suite": "trixie"}}, ["archive", "suite"]),
         ({**KEY, "password": "x"}, ["password"]),

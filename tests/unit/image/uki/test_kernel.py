@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from image_samples import Sample
+from messages import raises
+from programs import boot_program
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs, SecureBoot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.tools import Tools
 
@@ -58,3 +63,21 @@ def test_a_program_is_made_once_and_again_by_other_tools(tmp_path, made):
     assert len(made) == 1
     assert unsigned(tmp_path, "2") == b"program of 2"
     assert len(made) == 2
+
+
+def test_a_command_signs_the_same_policies_as_the_key_file(tmp_path):
+    key, certificate = tmp_path / "boot.key", tmp_path / "boot.crt"
+    made = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-noenc", "-subj", "/CN=site"]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    program, command = boot_program(IMAGE.digest), ("openssl", "dgst", "-sha256", "-sign", f"{key}")
+    by_key = SecureBoot(certificate, key, (), None).predict(IMAGE.digest, program)
+    assert measured.load(by_key, IMAGE.digest).policies
+    by_command = SecureBoot(certificate, None, ("sign-boot",), None, command)
+    assert by_command.predict(IMAGE.digest, program) == by_key
+    # What the store has is kept; the command is not asked.
+    unable = SecureBoot(certificate, None, ("sign-boot",), None, ("false",))
+    assert unable.predict(IMAGE.digest, program, by_key) == by_key
+    with raises(ImageError, "false"):
+        unable.predict(IMAGE.digest, program, b"{}")
+    none = SecureBoot(certificate, None, ("sign-boot",), None)
+    assert measured.load(none.predict(IMAGE.digest, program, by_key), IMAGE.digest).policies == {}
