@@ -35,7 +35,7 @@ REFUSED = {
     "cabling_check": "missing required arguments: read",
     "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
     "guest_answers": "missing required arguments: hypervisor",
-    "ib_fabric_health": "missing required arguments: blueprint, counters, fabric, path, read_at_s",
+    "ib_fabric_health": "missing required arguments: blueprint, fabric, path",
     "ib_fabric_proof": "missing required arguments: blueprint, fabric, path",
     "ib_plan": "missing required arguments: blueprint, fabric",
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
