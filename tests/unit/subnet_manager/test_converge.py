@@ -186,3 +186,44 @@ def test_predictions_of_a_running_manager_change_nothing(host):
     converge(host, options())
     calls, outcome = changes(host, options(partitions=PARTITIONS), check=True)
     assert (calls, outcome.changed) == ([], True)
+
+
+def test_a_run_that_was_killed_at_any_call_is_made_up_for_by_the_next_one(host, tmp_path, monkeypatch):
+    converge(host, options())
+    partitions = tmp_path / "etc/opensm/partitions.conf"
+    read = [partitions.read_text()]
+    hup = host.hup
+    monkeypatch.setattr(host, "hup", lambda: (read.append(partitions.read_text()), hup()))
+    calls = 0
+    for pkey in range(1, 9):
+        partition = {"a": {"pkey": pkey, "members": {"node-1": "full"}}}
+        with monkeypatch.context() as killed:
+            left = pkey - 1
+            for name in ("replace", "run"):
+
+                def call(*arguments, was=getattr(host, name), **more):
+                    nonlocal left, calls
+                    # Of the calls of systemctl only those that change something count.
+                    if arguments[0][:2] != ["systemctl", "show"]:
+                        left, calls = left - 1, calls + 1
+                        if left < 0:
+                            raise KeyboardInterrupt
+                    return was(*arguments, **more)
+
+                killed.setattr(host, name, call)
+            try:
+                converge(host, options(partitions=partition))
+            except KeyboardInterrupt:
+                pass
+        converge(host, options(partitions=partition))
+        assert f"0x{pkey:04x}" in read[-1]
+        assert not converge(host, options(partitions=partition)).changed
+    assert calls > 8
+
+
+def test_partitions_that_opensm_refused_fail_again_in_the_next_run(host):
+    converge(host, options())
+    host.sweeps = "PARSE ERROR in partitions\nSUBNET UP\n"
+    for _run in range(2):
+        with raises(HostError, "partitions"):
+            converge(host, options(partitions=PARTITIONS))
