@@ -102,14 +102,13 @@ class Api:
             data = self.read(f"{path}?page_number={number}&rpp={PAGE}")
             rows = data.get("data") if isinstance(data, dict) else data
             # A page that was there before would be followed by the same ones for ever.
-            first = repr(rows[:1]) if isinstance(rows, list) else ""
-            if not first or first in firsts:
+            if not isinstance(rows, list) or repr(rows[:1]) in firsts:
                 raise not_as_documented(path)
             yield from rows
             if isinstance(data, list) or len(rows) < PAGE:
                 return
             number += 1
-            firsts.add(first)
+            firsts.add(repr(rows[:1]))
 
 
 def digits(guid: str) -> str:
