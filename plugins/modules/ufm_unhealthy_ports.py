@@ -14,8 +14,8 @@ description:
   - Where UFM manages the fabric, its unhealthy ports are listed with the names of the blueprint. UFM's subnet manager
     marks ports itself, for example those of links that flap, and routes around them. It runs on the controller.
   - A link in O(isolate) gets an unhealthy port, one in O(restore) a healthy one. Other ports stay as they are.
-  - A link between switches is isolated only if the declared redundancy stays (O(spare_uplinks)). That of an HCA is not:
-    drain its node.
+  - A link between switches is isolated only if the declared redundancy stays (O(spare_uplinks)). The link of an HCA is
+    not isolated; drain its node.
   - UFM changes a port some time after its answer, so the module waits until the port is in its list, or no longer.
 options:
   isolate:
