@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import TOPOCONFIG
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.picture import picture
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import of_hosts
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_arguments import ARGUMENTS, planned_fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan, of_hosts
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 
 PICTURE = "fabric.svg"
@@ -32,31 +29,23 @@ def _stale(folder: str, texts: dict[str, str]) -> list[str]:
     ]
 
 
-class ActionModule(ActionBase):
-    """Plan and write; no host is reached."""
+class ActionModule(InfinibandAction):
+    """Write the plan."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {"path": {"type": "path"}}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec({**ARGUMENTS, "path": {"type": "path"}})
-        try:
-            planned = planned_fabric(arguments, task_vars)
-            texts = {**planned.files, PICTURE: picture(planned.fabric)}
-            changes = write_changed(arguments["path"], texts, self._task.check_mode) if arguments["path"] else []
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
+    def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        texts = {**plan.files, PICTURE: picture(plan.fabric)}
+        changes = write_changed(arguments["path"], texts, self._task.check_mode) if arguments["path"] else []
         return {
-            **result,
-            "summary": planned.summary,
-            "unknown": planned.guids.unknown(planned.fabric),
-            "conflicts": planned.guids.conflicts,
-            "files": planned.files,
-            "hosts": of_hosts(planned),
+            "summary": plan.summary,
+            "unknown": plan.guids.unknown(plan.fabric),
+            "conflicts": plan.guids.conflicts,
+            "files": plan.files,
+            "hosts": of_hosts(plan),
             "written": [change["after_header"] for change in changes],
-            "stale": _stale(arguments["path"], planned.files) if arguments["path"] else [],
+            "stale": _stale(arguments["path"], plan.files) if arguments["path"] else [],
             "diff": changes,
             "changed": bool(changes),
         }

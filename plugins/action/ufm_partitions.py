@@ -5,19 +5,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
+
+from ansible.module_utils.urls import open_url
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import partitions
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.ufm_action import UfmAction
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import api, partitions
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
 
 
-class ActionModule(UfmAction):
+class ActionModule(InfinibandAction):
     """Plan, read UFM and change it."""
 
-    def work(self, plan: FabricPlan, ufm: Api, arguments: dict[str, Any]) -> dict[str, Any]:
+    OPTIONS: ClassVar[dict[str, Any]] = api.ARGUMENTS
+
+    def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the module."""
+        ufm = api.Api(arguments, open_url)
         planned = partitions.planned_partitions(plan)
         present = partitions.present_partitions(ufm)
         steps = partitions.steps(planned, present)

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ansible.module_utils.urls import open_url
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import topology
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import api, topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.ufm_action import UfmAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
 
 
-class ActionModule(UfmAction):
+class ActionModule(InfinibandAction):
     """Read UFM's links; only its own report makes something there."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
+        **api.ARGUMENTS,
         "master": {"type": "bool", "default": False},
         "limit_s": {"type": "int", "default": 600},
     }
 
-    def work(self, plan: FabricPlan, ufm: Api, arguments: dict[str, Any]) -> dict[str, Any]:
+    def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the module."""
+        ufm = api.Api(arguments, open_url)
         names = PortNames(plan)
         compared = topology.compare(plan, names, topology.links(ufm))
         result = {

@@ -8,35 +8,41 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
+from ansible.module_utils.urls import open_url
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import unhealthy_ports
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import api, topology, unhealthy_ports
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames, UfmPort
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.ufm_action import UfmAction
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.uplinks import Uplinks
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
 
 PAUSE_S = 3.0
 
 
-class ActionModule(UfmAction):
+class ActionModule(InfinibandAction):
     """Read UFM, change it, and wait until it has changed the ports."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
+        **api.ARGUMENTS,
         "isolate": {"type": "list", "elements": "str", "default": []},
         "restore": {"type": "list", "elements": "str", "default": []},
+        "spare_uplinks": {"type": "int", "default": 0},
         "limit_s": {"type": "int", "default": 120},
     }
 
-    def work(self, plan: FabricPlan, ufm: Api, arguments: dict[str, Any]) -> dict[str, Any]:
+    def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the module."""
+        ufm = api.Api(arguments, open_url)
         names = PortNames(plan)
         to_isolate, to_restore = names.ports_of(arguments["isolate"]), names.ports_of(arguments["restore"])
-        both = sorted({*arguments["isolate"]} & {*arguments["restore"]})
-        if both:
-            raise InfinibandError(cause="it is in isolate and in restore", remedy="keep one", subject=both[0])
         before = unhealthy_ports.unhealthy(ufm)
         changes = unhealthy_ports.changes(before, to_isolate, to_restore)
-        unhealthy_ports.refuse_last_links(plan, names, before, changes)
+        links = unhealthy_ports.carrying(topology.links(ufm) if changes.unhealthy else (), before, changes)
+        uplinks = Uplinks(plan.fabric, (map(names.name_of, link) for link in links), arguments["spare_uplinks"])
+        uplinks.check_distinct(arguments["isolate"], arguments["restore"])
+        uplinks.check([names.name_of(port) for port in changes.unhealthy])
         after = before
         if changes.requests() and not self._task.check_mode:
             for data in changes.requests():
@@ -52,7 +58,7 @@ class ActionModule(UfmAction):
         }
 
     def _changed(
-        self, ufm: Api, to_isolate: list[UfmPort], to_restore: list[UfmPort], limit_s: float
+        self, ufm: api.Api, to_isolate: list[UfmPort], to_restore: list[UfmPort], limit_s: float
     ) -> list[unhealthy_ports.Unhealthy]:
         """Return the unhealthy ports when UFM has changed them. Raises InfinibandError."""
         end = time.monotonic() + limit_s

@@ -10,26 +10,14 @@ short_description: Judge the links of an InfiniBand fabric by the increase of th
 version_added: 0.1.0
 extends_documentation_fragment: [sailloft.fleet.infiniband]
 description:
-  - Compares a reading of M(sailloft.fleet.ib_ports_info) with the earlier one in O(path), which it replaces. It runs on
-    the controller and contacts no host.
+  - Compares the counters in O(readings), which M(sailloft.fleet.ib_fabric_info) read with C(part=ports), with the
+    earlier ones in O(path), which they replace. It runs on the controller and contacts no host.
   - The limits are those of the checks of M(sailloft.fleet.node_health) with the same counters. Of a time longer than a
     limit's, the average is judged.
   - If both ends of a link count errors, the cause is the cable; if one end does, the far transmitter or the cable; if
     most links of one switch or host do, that device.
   - Cables with another speed or width than planned, or at other places, are in the same table.
 options:
-  counters:
-    description: What C(ibqueryerrors) printed, both streams, with thresholds of 0.
-    type: str
-    required: true
-  read_at_s:
-    description: When the counters were read, in seconds of Unix time.
-    type: float
-    required: true
-  disabled:
-    description: The lines of C(iblinkinfo -l) with disabled ports.
-    type: str
-    default: ""
   spare_uplinks:
     description: >-
       How many of its up links a switch may lack. A link is isolated only if no switch lacks more, those without a link
@@ -66,10 +54,7 @@ EXAMPLES = r"""
   sailloft.fleet.ib_fabric_health:
     blueprint: inventories/blue_vela/blueprint.yml
     fabric: compute
-    found: ["{{ read.found }}"]
-    counters: "{{ read.counters }}"
-    read_at_s: "{{ read.read_at_s }}"
-    disabled: "{{ read.disabled }}"
+    readings: {node-0001: read/node-0001-ports.json.gz}
     path: proofs
 """
 

@@ -16,6 +16,8 @@ description:
     opensm when two readings of them are equal. The dumps and the log are those of the host's own opensm, so the host of
     the master gives the routes in use.
   - Any host with an active port gives cables and P_Keys, whichever subnet manager runs.
+  - With O(part=ports) it reads what M(sailloft.fleet.ib_fabric_health) judges, with C(ibqueryerrors) and C(iblinkinfo).
+    No counter is cleared. A subnet manager must run in the subnet.
   - It changes nothing on the host, and shows its progress. It writes O(path) in check mode, too.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
@@ -35,10 +37,14 @@ options:
     description: The RDMA device in the fabric, such as C(mlx5_0). The default is the first one with a link.
     type: str
     default: ""
-  subnet:
-    description: Whether to read the fabric, or only the manager's files in O(directory), for the host of a standby.
-    type: bool
-    default: true
+  part:
+    description:
+      - V(fabric) is all that the proof compares.
+      - V(ports) is links, error counters and disabled ports. The counters are those of the time of the reading.
+      - V(manager) is only the files in O(directory), for the host of a standby.
+    type: str
+    choices: [fabric, manager, ports]
+    default: fabric
   limit_s:
     description: How long the dumps may change, in seconds, because opensm sweeps.
     type: int
@@ -95,6 +101,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import ManagerReadings, pack
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import Diags
+from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.ports import read_ports
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import manager_files, read_fabric
 
 
@@ -102,7 +109,9 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     folder = Path(params["directory"])
     readings = ManagerReadings(False, manager_files(folder))
     unread: list[str] = []
-    if params["subnet"]:
+    if params["part"] == "ports":
+        readings = read_ports(Diags(params["device"]), folder)
+    if params["part"] == "fabric":
         readings, unread = read_fabric(Diags(params["device"]), folder, to_file(params["progress"]), params["limit_s"])
     content = pack(readings)
     return {
@@ -127,7 +136,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "directory": {"type": "path", "default": "/etc/opensm"},
             "device": {"type": "str", "default": ""},
-            "subnet": {"type": "bool", "default": True},
+            "part": {"type": "str", "choices": ["fabric", "manager", "ports"], "default": "fabric"},
             "limit_s": {"type": "int", "default": 600},
             "progress": {"type": "path"},
         },

@@ -14,21 +14,28 @@ description:
   - Where UFM manages the fabric, its unhealthy ports are listed with the names of the blueprint. UFM's subnet manager
     marks ports itself, for example those of links that flap, and routes around them. It runs on the controller.
   - A link in O(isolate) gets an unhealthy port, one in O(restore) a healthy one. Other ports stay as they are.
-  - The last up link of a switch is not isolated. Whether the remaining links are enough is for the user to decide.
+  - A link between switches is isolated only if the declared redundancy stays (O(spare_uplinks)). The link of an HCA is
+    not isolated; drain its node.
   - UFM changes a port some time after its answer, so the module waits until the port is in its list, or no longer.
 options:
   isolate:
     description: >-
-      Ports whose links UFM isolates, as the blueprint names them, such as C(leaf-01-1 ib33) or C(node-0001 mlx5_0).
-      Either end names a link.
+      Ports of links between switches that UFM isolates, as the blueprint names them, such as C(leaf-01-1 ib33). Either
+      end names a link.
     type: list
     elements: str
     default: []
   restore:
-    description: Ports whose links UFM uses again.
+    description: Ports whose links UFM uses again, those of HCAs (C(node-0001 mlx5_0)), too.
     type: list
     elements: str
     default: []
+  spare_uplinks:
+    description: >-
+      How many of its up links a switch may lack. A link is isolated only if no switch lacks more, those that UFM does
+      not have or has isolated included, and one remains.
+    type: int
+    default: 0
   limit_s:
     description: How long UFM may take to change the ports, in seconds.
     type: int
@@ -42,6 +49,7 @@ EXAMPLES = r"""
     fabric: compute
     readings: {node-0001: read/node-0001.json.gz}
     isolate: [leaf-01-1 ib33]
+    spare_uplinks: 1
     ufm_url: https://ufm.example.com
     ufm_token: "{{ vault_ufm_token }}"
 """

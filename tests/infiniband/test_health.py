@@ -59,12 +59,12 @@ def faults_are_found(folder):
     ):
         diags = SimulatedDiags(subnet, MASTER)
         first = read_ports(diags, home)
-        earlier = read_counters(first["counters"], 0)
-        assert table(PLAN, first["found"], earlier, read_counters(first["counters"], HOUR_S)).holds
+        earlier = read_counters(first.counters, 0)
+        assert table(PLAN, first.found, earlier, read_counters(first.counters, HOUR_S)).holds
 
         subnet.console(*DAMAGE)
         damaged = read_ports(diags, home)
-        made = table(PLAN, damaged["found"], earlier, read_counters(damaged["counters"], HOUR_S), spare=1)
+        made = table(PLAN, damaged.found, earlier, read_counters(damaged.counters, HOUR_S), spare=1)
         causes = {tuple(fault["links"]): (fault["part"], fault["checks"]) for fault in made.faults}
         assert causes == {
             ("leaf-1-1 ib4 - spine-2 ib1",): ("cable", ["port_link_downs", "port_symbol_errors"]),
@@ -77,7 +77,7 @@ def faults_are_found(folder):
         assert (made.faulty, made.unknown, made.healthy) == (6, 0, 10)
 
         # Declared: a leaf may lack one of its two up links.
-        (port,) = changed_ports(PLAN, damaged["found"], ["leaf-1-1 ib4"], [], 1)
+        (port,) = changed_ports(PLAN, damaged.found, ["leaf-1-1 ib4"], [], 1)
         arguments = (diags, port["guid"], port["port"], port["state"])
         assert set_port(*arguments, check=True).changed
         assert set_port(*arguments).changed

@@ -59,8 +59,7 @@ def test_the_role_reads_and_proves_the_fabric(tmp_path):
         "site_blueprint": str(blueprint),
         "ib_fabric_managers": [MASTER],
         "ib_fabric_guids": GUIDS,
-        "ib_fabric_partitions": PARTITIONS,
-        "ib_fabric_plan": {"options": options},
+        "ib_fabrics": {"compute": {"partitions": PARTITIONS, "options": options}},
         "ib_fabric_directory": str(home),
         "proofs_path": str(proofs),
     }

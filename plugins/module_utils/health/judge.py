@@ -377,12 +377,12 @@ def _not_measured(measurement: Measurement, reason: str) -> Result:
 
 
 def _number(value: object) -> float | None:
-    """Return a number that can have been measured."""
+    """Return a number that can have been measured: nothing that is measured is below 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value if abs(value) < MOST and value not in BLANKS else None
+    return value if 0 <= value < MOST and value not in BLANKS else None
 
 
 def _shown(number: float, rule: Rule) -> str:

@@ -177,6 +177,8 @@ def read(directory: str = DIRECTORY) -> State | None:
         with open(path, "rb", opener=_open_at_once) as stream:
             text = stream.read(LIMIT_BYTES + 1)
     except FileNotFoundError:
+        if os.path.islink(path):
+            raise StateError(f"{path}: the file that it links to is missing") from None
         return None
     except PermissionError:
         raise
@@ -218,7 +220,7 @@ def set_aside(cause: str, directory: str = DIRECTORY) -> Event:
         try:
             os.link(path, aside)
         except FileExistsError:
-            if not os.path.samefile(path, aside):
+            if not os.path.samestat(os.lstat(path), os.lstat(aside)):
                 number += 1
                 continue
         except OSError as error:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import number_at_end
@@ -35,6 +35,10 @@ class SwitchPort(NamedTuple):
         return f"{self.switch} port {self.number}"
 
 
+# An end of a link.
+LinkEnd = Union[Hca, SwitchPort]
+
+
 @dataclass
 class Fabric:
     """A fabric. ``hcas``: the leaf's port of each HCA. ``uplinks``: (lower, upper) of each link between switches."""
@@ -43,6 +47,17 @@ class Fabric:
     hcas: dict[Hca, SwitchPort] = field(default_factory=dict)
     uplinks: list[tuple[SwitchPort, SwitchPort]] = field(default_factory=list)
     switches: list[str] = field(default_factory=list)
+    # The blueprint's names of switches' ports.
+    ports: dict[SwitchPort, str] = field(default_factory=dict)
+
+    def name_of(self, end: LinkEnd) -> str:
+        """Return the name of an end, such as "leaf-1 ib3" or "node-0001 mlx5_0"."""
+        return f"{end.switch} {self.ports[end]}" if isinstance(end, SwitchPort) else str(end)
+
+    @property
+    def links(self) -> list[tuple[LinkEnd, LinkEnd]]:
+        """Return both ends of each link."""
+        return [*self.hcas.items(), *self.uplinks]
 
     @property
     def roots(self) -> list[str]:
@@ -105,7 +120,7 @@ def fabric_of(site: Site, name: str) -> Fabric:
     for cable in site.cables:
         if cable.rule.fabric != name or not cable.rule.infiniband:
             continue
-        upper = SwitchPort(cable.b.name, _number(cable.b, cable.b_port))
+        upper = _port(fabric, cable.b, cable.b_port)
         switches.add(cable.b.name)
         if cable.a.kind.name not in switch_kinds:
             fabric.hcas[Hca(cable.a.name, cable.a_port)] = upper
@@ -117,13 +132,13 @@ def fabric_of(site: Site, name: str) -> Fabric:
             )
         else:
             switches.add(cable.a.name)
-            fabric.uplinks.append((SwitchPort(cable.a.name, _number(cable.a, cable.a_port)), upper))
+            fabric.uplinks.append((_port(fabric, cable.a, cable.a_port), upper))
     fabric.switches = [device for device in site.devices if device in switches]
     return fabric
 
 
-def _number(device: SiteDevice, port: str) -> int:
-    """Return the number of a switch's port: the number at the end of its name."""
+def _port(fabric: Fabric, device: SiteDevice, port: str) -> SwitchPort:
+    """Return a switch's port, whose number is the number at the end of its name."""
     number = number_at_end(port)
     if not number:
         raise InfinibandError(
@@ -138,4 +153,6 @@ def _number(device: SiteDevice, port: str) -> int:
             "name the ports ib1 to ibN",
             subject=f"{device.name} {max(port, *alike)}",
         )
-    return int(number)
+    result = SwitchPort(device.name, int(number))
+    fabric.ports[result] = port
+    return result

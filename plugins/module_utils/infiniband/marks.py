@@ -6,12 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca, SwitchPort
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, LinkEnd
 
-# An end of a link: an HCA, or a switch's port.
-LinkEnd = Union[Hca, SwitchPort]
 # The states from the worst to that of a link as planned.
 STATES = ("no route", "missing", "wrong", "slow", "misrouted", "not read", "as planned")
 NOT_READ, AS_PLANNED = STATES[-2:]
@@ -54,9 +52,8 @@ class Marks:
 
     def worst_first(self, fabric: Fabric) -> list[Worst]:
         """Return devices from the worst state, and within it from the most links, so that each link is in one line."""
-        links: list[tuple[LinkEnd, LinkEnd]] = [*fabric.hcas.items(), *fabric.uplinks]
         by_state: dict[str, list[tuple[set[str], str]]] = {}
-        for ends in links:
+        for ends in fabric.links:
             mark = self.of_link(*ends)
             if mark.state not in (AS_PLANNED, NOT_READ):
                 by_state.setdefault(mark.state, []).append(({end[0] for end in ends}, mark.reason))

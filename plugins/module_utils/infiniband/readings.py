@@ -34,6 +34,9 @@ class ManagerReadings:
     log: str = ""
     pkeys: dict[str, str] = field(default_factory=dict)
     managers: str = ""
+    counters: str = ""
+    read_at_s: float = 0.0
+    disabled: str = ""
 
 
 class SubnetReadings(NamedTuple):
@@ -41,8 +44,9 @@ class SubnetReadings(NamedTuple):
 
     ``found``: ibnetdiscover -p. ``links``, ``forwarding``, ``order``, ``log``: opensm-subnet.lst, opensm-lfts.dump,
     opensm-ftree-ca-order.dump and the lines of opensm.log about routing, of the master. ``pkeys``: smpquery pkeys by
-    node description. ``managers``: saquery SMInfoRecord, and sminfo of each LID there. ``files``: host of a manager ->
-    name -> text of its files.
+    node description. ``managers``: saquery SMInfoRecord, and sminfo of each LID there. ``counters``: both streams of
+    ibqueryerrors, at a Unix time in seconds; ``disabled``: the lines of iblinkinfo -l with disabled ports. ``files``:
+    host of a manager -> name -> text of its files.
     """
 
     found: str = ""
@@ -52,6 +56,9 @@ class SubnetReadings(NamedTuple):
     log: str = ""
     pkeys: Mapping[str, str] = {}
     managers: str = ""
+    counters: str = ""
+    read_at_s: float = 0.0
+    disabled: str = ""
     files: Mapping[str, Mapping[str, str]] = {}
 
 
@@ -83,4 +90,5 @@ def together(by_host: Mapping[str, ManagerReadings]) -> SubnetReadings:
     if not readers:
         return SubnetReadings(files=files)
     one = by_host[readers[0]]
-    return SubnetReadings(one.found, one.links, one.forwarding, one.order, one.log, one.pkeys, one.managers, files)
+    texts = {name: getattr(one, name) for name in SubnetReadings._fields}
+    return SubnetReadings(**{**texts, "files": files})

@@ -85,6 +85,9 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
         if held[path] != text:
             outcome.differ(path, _earlier(system, path) if taken_over and held[path] is None else held[path], text)
     written = list(outcome.after)
+    waits = system.exists(_pending(fabric))
+    if waits and not written:
+        outcome.differ(f"{_unit(fabric)} loaded", "other files", "the planned ones")
     service = _service(system, _unit(fabric))
     others = [other for other in (_service(system, name) for name in PACKAGED) if other.enabled or other.active]
     for other in others:
@@ -99,9 +102,13 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
     outcome.facts = {"needs_restart": waiting, "manager": ""}
     if check:
         return outcome
+    if service.active and [path for path in written if path != unit_file]:
+        # A run that is killed now, or whose files opensm refuses, leaves it to the next one to let opensm read them.
+        system.replace(_pending(fabric), b"")
     for path in written:
         system.replace(path, files[path].encode())
     _run(system, options, service, others, restarts, written, unit_file)
+    system.remove(_pending(fabric))
     outcome.facts["manager"] = _manager(system, fabric)
     return outcome
 
@@ -131,7 +138,7 @@ def _run(
             system.run(["systemctl", "enable", service.name])
         system.run(["systemctl", "restart" if restarts else "start", service.name])
         _wait(system, service.name, log, start, options["limit_s"], first)
-    elif [path for path in written if path != unit_file]:
+    elif system.exists(_pending(options["fabric"])):
         start = _size(system, running_log)
         # A standby reads its opensm.conf again, too, but sweeps nothing.
         sweeps = _manager(system, options["fabric"]) == "master"
@@ -170,6 +177,11 @@ def _unit(fabric: str) -> str:
 
 def _runtime(fabric: str) -> str:
     return f"sailloft-opensm-{fabric}"
+
+
+def _pending(fabric: str) -> str:
+    """Return the mark of files that the running opensm has not read; systemd removes it when the service stops."""
+    return f"/run/{_runtime(fabric)}/reload"
 
 
 def _unit_text(fabric: str, folder: str) -> str:

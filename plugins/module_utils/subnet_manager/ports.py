@@ -7,19 +7,19 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import NAMES
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import ManagerReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.diags import COUNTERS, Diags
 
 ENABLED, DISABLED = "enabled", "disabled"
 _STATE = re.compile(r"(?m)^PhysLinkState:\.+(\w+)$")
 
 
-def read_ports(diags: Diags, folder: Path) -> dict[str, Any]:
-    """Return what ib_fabric_health takes: links, counters with their time, and disabled ports."""
+def read_ports(diags: Diags, folder: Path) -> ManagerReadings:
+    """Return the links of a subnet, the counters of its ports with their time, and the disabled ports."""
     names = folder / NAMES
     mapped = ["--node-name-map", str(names)] if names.is_file() else []
     found = diags.run("ibnetdiscover", "-p", *mapped)
@@ -28,7 +28,7 @@ def read_ports(diags: Diags, folder: Path) -> dict[str, Any]:
     read_at_s = time.time()
     states = diags.run("iblinkinfo", "-l", *mapped)
     disabled = "".join(f"{line}\n" for line in states.splitlines() if "Disabled" in line)
-    return {"found": found, "counters": counters, "read_at_s": read_at_s, "disabled": disabled}
+    return ManagerReadings(True, found=found, counters=counters, read_at_s=read_at_s, disabled=disabled)
 
 
 def set_port(diags: Diags, guid: str, number: int, state: str, check: bool = False) -> Outcome:

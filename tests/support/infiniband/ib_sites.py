@@ -13,6 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model i
 
 # ibsim's links have 10 Gbit/s: 4 lanes of SDR.
 GBIT_S = 10
+DOWN = {"names": "ib[1:8]", "speed_gbit_s": GBIT_S}
 TREE: dict[str, Any] = {
     "blocks": {"rack": {"units": 42, "count": 2}, "network": {"units": 42}},
     "models": {
@@ -24,7 +25,7 @@ TREE: dict[str, Any] = {
                 "up": {"names": "ib[3:4]", "speed_gbit_s": GBIT_S},
             },
         },
-        "spine": {"watts": 1, "ports": {"down": {"names": "ib[1:8]", "speed_gbit_s": GBIT_S}}},
+        "spine": {"watts": 1, "ports": {"down": DOWN}},
     },
     "networks": {},
     "devices": {
@@ -61,6 +62,20 @@ TREE: dict[str, Any] = {
 def tree(**changes: Any) -> Site:
     """Return the small site, with changes as those of ``sites.site``."""
     return sites.site(**TREE, **changes)
+
+
+def star() -> Site:
+    """Return a site with 2 nodes with 2 rails on one switch."""
+    leaf = {"model": "leaf", "rack": "rack", "name": "leaf-{n}", "unit": 10}
+    return sites.site(
+        **{
+            **TREE,
+            "blocks": {"rack": {"units": 42}},
+            "models": {**TREE["models"], "leaf": {**TREE["models"]["leaf"], "ports": {"down": DOWN}}},
+            "devices": {"node": TREE["devices"]["node"], "leaf": leaf},
+            "links": {"rails": TREE["links"]["rails"]},
+        }
+    )
 
 
 def made_up_guids(fabric: Fabric) -> dict[str, Any]:

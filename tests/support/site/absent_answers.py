@@ -131,8 +131,15 @@ def content(given: Parameters) -> dict[str, Any]:
     return {"content": base64.b64encode(text.encode()).decode(), "encoding": "base64"}
 
 
-# What ib_fabric_info reads on a host without the files of a subnet manager.
+def fabric_read(given: Parameters) -> dict[str, Any]:
+    """Return what ib_fabric_info reads on a host without the files of a subnet manager."""
+    content = PORTS_READ if given.get("part") == "ports" else NOT_READ
+    return {"path": given["path"], "content": content, "unread": []}
+
+
 NOT_READ = base64.b64encode(pack(ManagerReadings(subnet=False))).decode()
+NO_COUNTERS = "## Summary: 0 nodes checked, 0 bad nodes found\n"
+PORTS_READ = base64.b64encode(pack(ManagerReadings(True, counters=NO_COUNTERS, read_at_s=1.0))).decode()
 PORTS = tuple(f"Ethernet{number}" for number in range(0, 512, 2))  # of Vela's leaves and spines
 DIGEST = "0" * 64
 PRESENT = ("/sys/class/net/", "/etc/sailloft/image", "/usr/lib/ipxe/")  # parts of the paths of files that exist
@@ -144,7 +151,6 @@ SOFTWARE = {
     "loaded": "1", "reboot_required": False, "signing_key": {}, "kernels": [], "fabric": "none", "remove": [],
     "pending": [],
 }  # fmt: skip
-NO_COUNTERS = "## Summary: 0 nodes checked, 0 bad nodes found\n"
 NOT_BOOTED = {
     "image": None, "reason": "it was not booted from an image", "report": None, "uptime_s": 60.0, "boot_id": "1",
     "kernel": "6.1", "command_line": "", "arguments": [], "verity_possible": True, "systemd": {}, "failed_units": [],
@@ -162,10 +168,9 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "gpu_node": lambda _given: SOFTWARE,
     "host_guests_info": lambda _given: {"guests": [], "words": []},
     "host_topology_info": lambda _given: {"topology": server().to_dict(), "recording": "{}"},
-    "ib_fabric_info": lambda given: {"path": given["path"], "content": NOT_READ, "unread": []},
+    "ib_fabric_info": fabric_read,
     "ib_host": lambda _given: WAITS,
     "ib_manager": manager,
-    "ib_ports_info": lambda _given: {"found": "", "counters": NO_COUNTERS, "read_at_s": 1.0, "disabled": ""},
     "kernel_arguments": lambda _given: {**WAITS, "acs": {"not_taken": []}},
     "nic_firmware": lambda _given: {**WAITS, "devices": {}, "diff": {"before": {}, "after": {}}},
     "node_boot_hold": lambda _given: {"conflicts": []},

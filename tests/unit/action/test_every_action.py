@@ -38,7 +38,7 @@ REFUSED = {
     "fleet_look": "missing required arguments: path, proofs",
     "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
     "guest_answers": "missing required arguments: hypervisor",
-    "ib_fabric_health": "missing required arguments: blueprint, counters, fabric, path, read_at_s",
+    "ib_fabric_health": "missing required arguments: blueprint, fabric, path",
     "ib_fabric_proof": "missing required arguments: blueprint, fabric, path",
     "ib_plan": "missing required arguments: blueprint, fabric",
     "monitoring_plan": UNSUPPORTED,

@@ -55,6 +55,7 @@ def verdict(check, value, expected=EXPECTED, place=GPU, **more):
         ("temperature", 85.5, FAIL),
         ("temperature", math.nan, NOT_MEASURED),
         ("temperature", math.inf, NOT_MEASURED),
+        ("temperature", -1, NOT_MEASURED),
         ("temperature", BLANKS[0], NOT_MEASURED),
         ("temperature", 10**400, NOT_MEASURED),
         ("speed", 32, PASS),

@@ -247,3 +247,13 @@ def test_a_pipe_in_place_of_the_state_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / state.FILE)
     with pytest.raises(StateError):
         state.read(str(tmp_path))
+
+
+def test_a_link_to_nothing_in_place_of_the_state_is_a_fault_not_a_new_node(tmp_path):
+    (tmp_path / state.FILE).symlink_to(tmp_path / "elsewhere")
+    with raises(state.StateError, "links to is missing"):
+        state.read(str(tmp_path))
+    # One who was killed before the new state was saved does it again.
+    assert state.set_aside("not read", str(tmp_path)) == state.set_aside("not read", str(tmp_path))
+    state.save(example(), str(tmp_path))
+    assert state.read(str(tmp_path)) == example()

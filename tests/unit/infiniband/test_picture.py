@@ -11,7 +11,7 @@ import pytest
 import sites
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import SwitchPort, fabric_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, SwitchPort, fabric_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import NOT_READ, Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.picture import COLOURS, picture
 
@@ -31,7 +31,7 @@ def cells(svg):
     root = ET.fromstring(svg)
     counts: dict[str, int] = {}
     for path in root.iter(f"{SVG}path"):
-        counts[path.get("fill")] = counts.get(path.get("fill"), 0) + path.get("d").count("M")
+        counts[path.get("stroke")] = counts.get(path.get("stroke"), 0) + path.get("d").count("h")
     titles = {rect[0].text: rect.get("fill") for rect in root.iter(f"{SVG}rect") if len(rect)}
     return counts, titles, [text.text for text in root.iter(f"{SVG}text")]
 
@@ -79,3 +79,13 @@ def test_the_picture_of_blue_vela_is_small(faulty):
     counts, titles, _texts = cells(svg)
     assert sum(counts.values()) + len(titles) == 128 + 128 * 4 + 128 * 16
     assert len(titles) == faulty / 2
+
+
+def test_a_cell_as_planned_takes_few_bytes_and_is_where_its_switches_are():
+    # A fabric of 4,096 nodes with 8 rails has 65,536 of them.
+    rows = [("leaf-1", f"spine-{number}") for number in range(1, 9)] + [("leaf-2", "spine-1"), ("leaf-2", "spine-8")]
+    fabric = Fabric("c", uplinks=[(SwitchPort(low, 1), SwitchPort(up, at)) for at, (low, up) in enumerate(rows)])
+    fabric.switches = [*dict.fromkeys(name for row in rows for name in row)]
+    root = ET.fromstring(picture(fabric))
+    (path,) = [each.get("d") for each in root.iter(f"{SVG}path")]
+    assert path == "M110 155h23" + "m1 0h23" * 7 + "M110 179h23m145 0h23"

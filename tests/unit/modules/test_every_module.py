@@ -167,7 +167,6 @@ REFUSED = {
 NEVER_REFUSED = (
     "gpu_acceptance_run",
     "ib_fabric_info",
-    "ib_ports_info",
     "node_boot_restart",
     "node_health_info",
     "node_image_info",

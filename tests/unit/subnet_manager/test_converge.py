@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
+
 import ib_sites
 import pytest
 from manager_host import OTHER, UNIT, ManagerHost
@@ -186,3 +189,41 @@ def test_predictions_of_a_running_manager_change_nothing(host):
     converge(host, options())
     calls, outcome = changes(host, options(partitions=PARTITIONS), check=True)
     assert (calls, outcome.changed) == ([], True)
+
+
+def kill_after(host, monkeypatch, number):
+    """Let the host be killed after so many calls that change something."""
+    left = [number]
+
+    def counted(was, *arguments, **more):
+        if arguments[0][:2] != ["systemctl", "show"]:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+        return was(*arguments, **more)
+
+    for name in ("replace", "run"):
+        monkeypatch.setattr(host, name, partial(counted, getattr(host, name)))
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_run_that_was_killed_at_any_call_is_made_up_for_by_the_next_one(host, tmp_path, monkeypatch, number):
+    converge(host, options())
+    read, hup = [], host.hup
+    host.hup = lambda: (read.append((tmp_path / "etc/opensm/partitions.conf").read_text()), hup())
+    with monkeypatch.context() as killed:
+        kill_after(host, killed, number)
+        # All calls are three: the mark, the file, the reload.
+        with contextlib.suppress(KeyboardInterrupt):
+            converge(host, options(partitions=PARTITIONS))
+    converge(host, options(partitions=PARTITIONS))
+    assert "0x0001" in read[-1]
+    assert not converge(host, options(partitions=PARTITIONS)).changed
+
+
+def test_partitions_that_opensm_refused_fail_again_in_the_next_run(host):
+    converge(host, options())
+    host.sweeps = "PARSE ERROR in partitions\nSUBNET UP\n"
+    for _run in range(2):
+        with raises(HostError, "partitions"):
+            converge(host, options(partitions=PARTITIONS))

@@ -77,12 +77,12 @@ def tools(tmp_path, monkeypatch):
 def test_counters_are_read_with_the_ports_that_did_not_answer(tools, tmp_path, status):
     tools(status)
     read = read_ports(Diags("mlx5_0"), tmp_path)
-    assert read["counters"].splitlines() == [
+    assert read.counters.splitlines() == [
         "-C mlx5_0 --threshold-file /dev/null",
         SUMMARY,
         "query failed on a, Lid 1 port 1",
     ]
-    assert (read["found"], read["disabled"]) == ("links\n", "Down/Disabled\n")
+    assert (read.found, read.disabled) == ("links\n", "Down/Disabled\n")
 
 
 def test_a_scan_that_failed_is_an_error(tools, tmp_path):

@@ -63,7 +63,7 @@ def read_counters(text: str, read_at_s: float) -> Counters:
     """Read the output of ``ibqueryerrors``, both streams. Raises InfinibandError for another text."""
     if not _SUMMARY.search(text):
         raise InfinibandError(
-            "this is not the output of ibqueryerrors", "read them with ib_fabric_info", subject="counters"
+            "this is not the output of ibqueryerrors", "read them with ib_fabric_info, part: ports", subject="counters"
         )
     values: dict[Port, dict[str, int]] = {}
     node = ""
@@ -78,7 +78,7 @@ def read_counters(text: str, read_at_s: float) -> Counters:
     if failures and int(failures[1]) and not unread:
         raise InfinibandError(
             f"{failures[1]} queries failed, and the ports are not named",
-            "read them with ib_fabric_info",
+            "read them with ib_fabric_info, part: ports",
             subject="counters",
         )
     return Counters(read_at_s, values, unread)

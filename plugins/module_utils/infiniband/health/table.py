@@ -16,7 +16,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.table 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import severity
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.counters import Counters
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.isolation import Uplinks, isolated_in
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.isolation import (
+    found_uplinks,
+    isolated_in,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.links import (
     CABLE,
     JudgedLinks,
@@ -27,6 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.l
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import cable_claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.uplinks import Uplinks
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Planned, PlannedEnd, planned
 
 SHOWN_MARKS = 6
@@ -64,7 +68,7 @@ def table(
     """
     cables = fabric_cables(plan)
     links = pairs(cables, found)
-    uplinks = Uplinks(plan.fabric, cables, found)
+    uplinks = found_uplinks(plan, found, spare)
     hosts = {hca.host for hca in plan.fabric.hcas}
     made = LinkTable()
     blocks: list[tuple[tuple[int, int], list[str]]] = []
@@ -76,7 +80,7 @@ def table(
     sick = {pair for fault in judged.faults for pair in fault.links}
     for fault in judged.faults:
         rank = (-severity(fault.rule.action), -len(fault.links))
-        blocks.append((rank, list(_link_lines(fault, uplinks, hosts, spare))))
+        blocks.append((rank, list(_link_lines(fault, uplinks, hosts))))
         made.faults.append(_data(fault))
     isolated = isolated_in(cables, disabled)
     for name, kind, reason in _cable_faults(plan, found, isolated):
@@ -117,7 +121,7 @@ def _cable_faults(plan: FabricPlan, found: str, isolated: list[PlannedEnd]) -> I
             yield claim.claim.rpartition(":")[0], str(claim.seen), claim.reason
 
 
-def _link_lines(fault: LinkFault, uplinks: Uplinks, hosts: set[str], spare: int) -> Iterable[str]:
+def _link_lines(fault: LinkFault, uplinks: Uplinks, hosts: set[str]) -> Iterable[str]:
     """Yield the line of a fault, its action, its counters, and whether its link may be isolated."""
     name = str(fault.links[0]) if len(fault.links) == 1 else fold(map(str, fault.links))
     yield f"{_links(len(fault.links))}: {fault.rule.title}: {fault.cause}: {name}"
@@ -130,7 +134,7 @@ def _link_lines(fault: LinkFault, uplinks: Uplinks, hosts: set[str], spare: int)
         yield f"    and {len(fault.marks) - SHOWN_MARKS} more counters"
     if len(fault.links) == 1 and not of_hosts:
         end = min(fault.links[0])
-        refusal = uplinks.refusal(end, spare)
+        refusal = uplinks.refusal(str(end))
         yield f"    not to be isolated: {refusal}" if refusal else f"    isolate it: -e ib_fabric_isolate='{end}'"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric, Hca, SwitchPort
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd, Marks
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import Marks
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.routes.loads import (
     UpLoads,
     shared_links,
@@ -60,8 +60,7 @@ def _of_routes(
 
 def _links(fabric: Fabric, tables: Tables, marks: Marks) -> Claim:
     """Return the claim that the tables are of the planned fabric: the same names and ports, all active."""
-    pairs: list[tuple[LinkEnd, LinkEnd]] = [*fabric.hcas.items(), *fabric.uplinks]
-    planned = {frozenset(pair) for pair in pairs}
+    planned = {frozenset(pair) for pair in fabric.links}
     unplanned = "it is not planned; read the tables again, or correct the cables or the name"
     inactive = {link for link, state in tables.links.items() if state != ACTIVE}
     causes = (

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, SwitchPort
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, LinkEnd, SwitchPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
     AGGREGATION_NODE,
     infiniband_device,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -34,6 +35,7 @@ _REMEDIES = {
     401: "check user and password, or the token",
     403: "check the role of the user",
     404: "check the URL",
+    **dict.fromkeys((301, 302, 303, 307, 308), "write the URL of UFM itself: the login is for this URL only"),
 }
 
 
@@ -80,30 +82,33 @@ class Api:
             text = " ".join(error.read().decode(errors="replace").split())[:_ANSWER_MOST]
             remedy = _REMEDIES.get(error.code, "see UFM's log")
             raise _error(f"{method} {url}: {error.code} {error.reason}: {text}", remedy) from None
-        except OSError as error:
-            raise _error(f"{method} {url}: {error}", "check the URL and its certificate (ca_path)") from None
+        except (OSError, HTTPException) as error:
+            cause = " ".join((str(error) or type(error).__name__).split())[:_ANSWER_MOST]
+            raise _error(f"{method} {url}: {cause}", "check the URL and its certificate (ca_path)") from None
 
     def read(self, path: str) -> Any:
         """Return the JSON of an answer to GET. Raises InfinibandError."""
         text = self.ask("GET", path).text
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _error(f"GET {self._url}/{path}: the answer is no JSON", "check the URL") from None
 
     def rows(self, path: str) -> Iterator[Mapping[str, Any]]:
         """Return the rows of a paged answer; a UFM that does not page gives them all. Raises InfinibandError."""
         number = 1
-        before: list[Mapping[str, Any]] = []
+        firsts: set[str] = set()
         while True:
             data = self.read(f"{path}?page_number={number}&rpp={PAGE}")
             rows = data.get("data") if isinstance(data, dict) else data
-            if not isinstance(rows, list) or (rows and rows == before):
+            # A page that was there before would be followed by the same ones for ever.
+            if not isinstance(rows, list) or repr(rows[:1]) in firsts:
                 raise not_as_documented(path)
             yield from rows
             if isinstance(data, list) or len(rows) < PAGE:
                 return
-            number, before = number + 1, rows
+            number += 1
+            firsts.add(repr(rows[:1]))
 
 
 def digits(guid: str) -> str:

@@ -8,11 +8,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Hca, SwitchPort
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import LinkEnd, SwitchPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import digits
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import number_at_end
 
 
 class UfmPort(NamedTuple):
@@ -29,18 +27,10 @@ class PortNames:
     """The ports of a planned fabric; an HCA has the number 1. Ports of nodes without a known GUID have no number."""
 
     def __init__(self, plan: FabricPlan) -> None:
+        fabric = plan.fabric
         self._known = plan.guids.known
-        self._fabric = plan.fabric.name
-        self.ends: dict[str, LinkEnd] = {}
-        switches = {*plan.fabric.switches}
-        for cable in plan.site.cables:
-            if cable.rule.fabric != plan.fabric.name or not cable.rule.infiniband:
-                continue
-            for device, port in ((cable.a.name, cable.a_port), (cable.b.name, cable.b_port)):
-                is_switch = device in switches
-                self.ends[f"{device} {port}"] = (
-                    SwitchPort(device, int(number_at_end(port))) if is_switch else Hca(device, port)
-                )
+        self._fabric = fabric.name
+        self.ends: dict[str, LinkEnd] = {fabric.name_of(end): end for link in fabric.links for end in link}
         known = {name: self.port_of(end) for name, end in self.ends.items()}
         self._names = {port_of_name: name for name, port_of_name in known.items() if port_of_name}
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks import LinkEnd
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api, digits, not_as_documented
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames, UfmPort
@@ -58,8 +57,7 @@ def compare(plan: FabricPlan, names: PortNames, seen: Mapping[frozenset[UfmPort]
     faults: list[str] = []
     right = unknown = missing = 0
     planned: set[frozenset[UfmPort]] = set()
-    links_of_plan: list[tuple[LinkEnd, LinkEnd]] = [*plan.fabric.hcas.items(), *plan.fabric.uplinks]
-    for ends in links_of_plan:
+    for ends in plan.fabric.links:
         ports = [names.port_of(end) for end in ends]
         known = frozenset(port for port in ports if port)
         if len(known) < len(ports):

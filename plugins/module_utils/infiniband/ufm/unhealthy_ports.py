@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.api import Api, digits, not_as_documented
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames, UfmPort
 
@@ -73,23 +71,16 @@ def changes(present: Iterable[Unhealthy], to_isolate: Iterable[UfmPort], to_rest
             listed.setdefault(port, []).append(one.port)
     # UFM marks the listed end as healthy, whichever end the user names.
     healthy = dict.fromkeys(port for name in to_restore for port in listed.get(name, ()))
-    return Changes([port for port in to_isolate if port not in listed], list(healthy))
+    return Changes([port for port in dict.fromkeys(to_isolate) if port not in listed], list(healthy))
 
 
-def refuse_last_links(plan: FabricPlan, names: PortNames, present: Iterable[Unhealthy], made: Changes) -> None:
-    """Refuse to isolate the last up link of a switch. Raises InfinibandError."""
+def carrying(
+    links: Iterable[frozenset[UfmPort]], present: Iterable[Unhealthy], made: Changes
+) -> list[frozenset[UfmPort]]:
+    """Return the links of a UFM that carry traffic when the healthy ports of ``made`` are restored."""
     remaining = (one for one in present if one.port not in made.healthy)
-    isolated = {port for one in remaining for port in (one.port, one.peer)} | {*made.unhealthy}
-    used: dict[str, int] = {}
-    lost: dict[str, UfmPort] = {}
-    for ends in plan.fabric.uplinks:
-        lower, ports = ends[0].switch, {names.port_of(end) for end in ends}
-        used[lower] = used.get(lower, 0) + (not ports & isolated)
-        lost.update((lower, port) for port in made.unhealthy if port in ports)
-    for switch, port in lost.items():
-        if not used[switch]:
-            cause = f"{names.name_of(port)} is the last up link of {switch}"
-            raise InfinibandError(cause=cause, remedy="repair another one first", subject="UFM")
+    isolated = {port for one in remaining for port in (one.port, one.peer)}
+    return [link for link in links if not link & isolated]
 
 
 def lines(present: Iterable[Unhealthy], names: PortNames) -> list[str]:

@@ -10,14 +10,15 @@ import yaml
 from ib_sites import TREE, small
 from simulated_ufm import SimulatedUfm, planned_links
 
-from ansible_collections.sailloft.fleet.plugins.plugin_utils import ufm_action
+from ansible_collections.sailloft.fleet.plugins.action import ufm_partitions, ufm_topology, ufm_unhealthy_ports
 
 
 @pytest.fixture
 def server(monkeypatch):
     server = SimulatedUfm()
     server.links = planned_links(*small())
-    monkeypatch.setattr(ufm_action, "open_url", server)
+    for action in (ufm_partitions, ufm_topology, ufm_unhealthy_ports):
+        monkeypatch.setattr(action, "open_url", server)
     return server
 
 

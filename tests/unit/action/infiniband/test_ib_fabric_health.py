@@ -13,6 +13,7 @@ from made_up_ports import counters, found
 
 from ansible_collections.sailloft.fleet.plugins.action import ib_fabric_health
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import ManagerReadings, pack
 
 SITE, GUIDS = ib_sites.small()
 FOUND = found(fabric_of(SITE, "compute"))
@@ -26,14 +27,15 @@ def judged(make, tmp_path):
     blueprint.write_text(yaml.safe_dump(sites.changed(**ib_sites.TREE)))
 
     def run(read_at_s, counted, check_mode=False, **others):
+        readings = tmp_path / "ports.json.gz"
+        ports = ManagerReadings(True, found=FOUND, counters=counters(counted), read_at_s=read_at_s)
+        readings.write_bytes(pack(ports))
         action = make(
             ib_fabric_health,
             blueprint=str(blueprint),
             fabric="compute",
             guids=GUIDS,
-            found=[FOUND],
-            counters=counters(counted),
-            read_at_s=read_at_s,
+            readings={"node-1": str(readings)},
             path=str(tmp_path / "proofs"),
             **others,
         )
@@ -58,3 +60,14 @@ def test_ports_are_returned_for_isolation_or_refused(judged):
     assert (port["guid"], port["port"], port["state"]) == (GUIDS["leaf-1-2"], 4, "disabled")
     with pytest.raises(AnsibleActionFail, match="leaf-1-2"):
         judged(0, {}, isolate=["leaf-1-2 ib4"])
+
+
+def test_readings_without_counters_are_refused(make, tmp_path, judged):
+    judged(0, {})
+    blueprint, readings = tmp_path / "blueprint.yml", tmp_path / "fabric.json.gz"
+    readings.write_bytes(pack(ManagerReadings(True, found=FOUND)))
+    for given in ({}, {"readings": {"node-1": str(readings)}}):
+        place = {"blueprint": str(blueprint), "path": str(tmp_path)}
+        action = make(ib_fabric_health, fabric="compute", guids=GUIDS, **place, **given)
+        with pytest.raises(AnsibleActionFail, match="part: ports"):
+            action.run(task_vars={})

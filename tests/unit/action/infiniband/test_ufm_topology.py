@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from ansible.errors import AnsibleActionFail
 from ib_sites import small
@@ -33,9 +35,11 @@ def test_links_as_planned_are_read_in_pages(run, server, monkeypatch, pages):
     assert requests == [f"GET resources/links?page_number={number}&rpp=4" for number in range(1, 6 if pages else 2)]
 
 
-def test_a_ufm_that_repeats_a_page_is_refused(run, server, monkeypatch):
+@pytest.mark.parametrize("pages", [1, 2])
+def test_a_ufm_that_repeats_its_pages_is_refused(run, server, monkeypatch, pages):
     monkeypatch.setattr(api, "PAGE", 4)
-    monkeypatch.setattr(server, "_page", lambda **_page: {"data": server.links[:4]})
+    starts = itertools.cycle(range(0, 4 * pages, 4))
+    monkeypatch.setattr(server, "_page", lambda **_page: {"data": server.links[(at := next(starts)) : at + 4]})
     with pytest.raises(AnsibleActionFail, match="documented form"):
         run(ufm_topology)
 

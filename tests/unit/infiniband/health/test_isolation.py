@@ -25,6 +25,7 @@ def changes(isolate=(), restore=(), spare=1, without=()):
 def test_a_link_is_isolated_at_either_end_where_the_leaf_may_lack_it(name, switch, number):
     (port,) = changes([name])
     assert port == {"guid": GUIDS[switch], "port": number, "state": "disabled", "name": name}
+    assert changes([name, name]) == [port]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def test_a_link_is_isolated_at_either_end_where_the_leaf_may_lack_it(name, switc
         (["leaf-1-2 ib1"], {}, ("leaf-1-2 ib1", "drain")),
         (["node-1 mlx5_0"], {}, ("node-1 mlx5_0", "drain")),
         (["leaf-9 ib1"], {}, ("leaf-9 ib1",)),
+        (["leaf-1-2 ib4"], {"restore": ["spine-2 ib2"]}, ("leaf-1-2 ib4", "restore")),
     ],
 )
 def test_a_link_that_is_needed_is_not_isolated(isolate, more, facts):

@@ -1,12 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The arguments from which actions plan an InfiniBand fabric, and the files that have its readings."""
+"""The base of the actions on an InfiniBand fabric: its readings and plan, errors; no host is reached."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan, plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings, together, unpack
@@ -22,7 +27,7 @@ _SETTINGS: dict[str, Any] = {
     "options": {"type": "dict"},
     "directory": {"type": "path", "default": "/etc/opensm"},
 }
-ARGUMENTS: dict[str, Any] = {
+_ARGUMENTS: dict[str, Any] = {
     "blueprint": {"type": "path", "required": True},
     "fabric": {"type": "str", "required": True},
     "guids": {"type": "dict", "default": {}},
@@ -32,7 +37,38 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def read_readings(paths: Mapping[str, Any]) -> SubnetReadings:
+class InfinibandAction(ActionBase):
+    """Plan the fabric, and do the work of one module."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+    # The options of the module besides those of the fabric.
+    OPTIONS: ClassVar[dict[str, Any]] = {}
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _given, arguments = self.validate_argument_spec({**_ARGUMENTS, **self.OPTIONS})
+        try:
+            readings = _read(arguments["readings"])
+            planned = plan(
+                read_site(arguments["blueprint"]),
+                arguments["fabric"],
+                {name: arguments[name] for name in _SETTINGS},
+                arguments["guids"],
+                [*arguments["found"], readings.found],
+                (task_vars or {}).get("groups"),
+            )
+            return {**result, **self.work(planned, readings, arguments)}
+        except SailloftError as error:
+            raise AnsibleActionFail(str(error)) from error
+
+    @abstractmethod
+    def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module. Raises SailloftError."""
+
+
+def _read(paths: Mapping[str, Any]) -> SubnetReadings:
     """Return the readings in the files of ib_fabric_info, by host. Raises InfinibandError, StoredError."""
     by_host = {}
     for host, path in paths.items():
@@ -44,20 +80,3 @@ def read_readings(paths: Mapping[str, Any]) -> SubnetReadings:
                 f"{error}", "give the path that ib_fabric_info returned", subject=f"readings of {host}"
             ) from None
     return together(by_host)
-
-
-def planned_fabric(
-    arguments: Mapping[str, Any], task_vars: Mapping[str, Any] | None, readings: SubnetReadings | None = None
-) -> FabricPlan:
-    """Return the plan for ``ARGUMENTS``. Raises SiteError, InfinibandError, StoredError.
-
-    ``readings``: those of the arguments, if they were read already.
-    """
-    return plan(
-        read_site(arguments["blueprint"]),
-        arguments["fabric"],
-        {name: arguments[name] for name in _SETTINGS},
-        arguments["guids"],
-        [*arguments["found"], (readings or read_readings(arguments["readings"])).found],
-        (task_vars or {}).get("groups"),
-    )
