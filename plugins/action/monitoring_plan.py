@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
@@ -31,6 +32,9 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+HEADER = "# Written by sailloft.fleet.monitoring_plan: change the inventory instead.\n"
+
+
 class ActionModule(ActionBase):
     """Plan and write; no host is reached."""
 
@@ -47,19 +51,31 @@ class ActionModule(ActionBase):
         try:
             hosts = monitored_hosts(groups, variables.get("hostvars", {}))
             planned = plan({name: arguments[name] for name in SETTINGS}, hosts, groups)
-            changes = write_changed(path, planned.files, self._task.check_mode) if path else []
+            texts = {**planned.texts, **{name: to_yaml(data) for name, data in planned.documents.items()}}
+            changes = write_changed(path, texts, self._task.check_mode) if path else []
         except SailloftError as error:
             raise AnsibleActionFail(str(error)) from error
         return {
             **result,
             "summary": planned.summary,
             "unmonitored": planned.unmonitored,
-            "files": sorted(planned.files),
+            "files": sorted(texts),
             "written": [change["after_header"] for change in changes],
-            "stale": _stale(path, planned.files) if path else [],
+            "stale": _stale(path, texts) if path else [],
             "diff": changes,
             "changed": bool(changes),
         }
+
+
+def to_yaml(data: Any) -> str:
+    """Return the text of a file, without anchors and in the order of the data."""
+    return HEADER + yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write equal parts in full."""
+        return True
 
 
 def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[MonitoredHost]:

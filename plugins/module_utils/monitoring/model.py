@@ -43,7 +43,7 @@ class MonitoredHost:
 
 
 @dataclass(frozen=True)
-class Job:
+class ScrapeJob:
     """A kind of target: on which hosts, and how it is reached. ``network``: "" is the address of Ansible."""
 
     groups: tuple[str, ...]

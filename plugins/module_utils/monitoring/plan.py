@@ -17,14 +17,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.promethe
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.request import read_request
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.rules import ALL, rules
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import target_files, unmonitored
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.yaml_text import to_yaml
 
 
 @dataclass(frozen=True)
 class MonitoringPlan:
-    """The files by name, and lines for people."""
+    """The files by name, as text or as data of YAML, and lines for people."""
 
-    files: dict[str, str]
+    texts: dict[str, str]
+    documents: dict[str, Any]
     summary: list[str]
     unmonitored: list[str]
 
@@ -40,15 +40,15 @@ def plan(settings: Mapping[str, Any], hosts: Sequence[MonitoredHost], groups: Co
         )
     blocks = list(dict.fromkeys(kind for host in hosts for kind in host.blocks if kind != "rack"))
     configuration = prometheus(request.site, request.jobs, targets, request.blackbox, request.alertmanagers)
-    files = {
-        "prometheus.yml": to_yaml(configuration),
-        "rules/sailloft.yml": to_yaml(rules(request.limits, request.disabled, request.runbooks)),
-        **{f"targets/{name}.json": text for name, text in targets.items()},
-        "blackbox.yml": to_yaml(BLACKBOX),
-        "dcgm-counters.csv": dcgm.counters(),
+    texts = {**{f"targets/{name}.json": text for name, text in targets.items()}, "dcgm-counters.csv": dcgm.counters()}
+    documents = {
+        "prometheus.yml": configuration,
+        "rules/sailloft.yml": rules(request.limits, request.disabled, request.runbooks),
+        "blackbox.yml": BLACKBOX,
     }
     if request.routes:
-        files["alertmanager.yml"] = to_yaml(alertmanager(request.receivers, request.routes, blocks))
+        documents["alertmanager.yml"] = alertmanager(request.receivers, request.routes, blocks)
     counts = ", ".join(f"{text.count(chr(10)) - 2} {name}" for name, text in targets.items())
     alerts = f"{len(ALERTS) - len(request.disabled)} of {len(ALERTS)} alerts"
-    return MonitoringPlan(files, [f"{len(hosts)} hosts; targets: {counts}", alerts], unmonitored(hosts, request.jobs))
+    summary = [f"{len(hosts)} hosts; targets: {counts}", alerts]
+    return MonitoringPlan(texts, documents, summary, unmonitored(hosts, request.jobs))

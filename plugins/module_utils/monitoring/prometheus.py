@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import Job
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import ScrapeJob
 
 # A TCP port is open although its program hangs; an SSH server must send its banner.
 BLACKBOX = {
@@ -19,7 +19,7 @@ BLACKBOX = {
 
 
 def prometheus(
-    site: str, jobs: Mapping[str, Job], with_targets: Iterable[str], blackbox: str, alertmanagers: Iterable[str]
+    site: str, jobs: Mapping[str, ScrapeJob], with_targets: Iterable[str], blackbox: str, alertmanagers: Iterable[str]
 ) -> dict[str, Any]:
     """Return the configuration. ``blackbox``, ``alertmanagers``: HOST:PORT. Its paths are relative to its file."""
     targets = list(alertmanagers)
@@ -31,7 +31,7 @@ def prometheus(
     }
 
 
-def _scrape(name: str, job: Job, blackbox: str) -> dict[str, Any]:
+def _scrape(name: str, job: ScrapeJob, blackbox: str) -> dict[str, Any]:
     config: dict[str, Any] = {
         "job_name": name,
         "scrape_interval": f"{job.interval_s}s",

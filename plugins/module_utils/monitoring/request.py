@@ -26,7 +26,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.values impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import Route
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS, LIMITS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import OWNERS, SEVERITIES, Job, Limit
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import (
+    OWNERS,
+    SEVERITIES,
+    Limit,
+    ScrapeJob,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.rules import ALL, RUNBOOKS, GroupLimits
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import JOBS
@@ -58,7 +63,7 @@ class MonitoringRequest:
     """The settings of a site."""
 
     site: str
-    jobs: dict[str, Job]
+    jobs: dict[str, ScrapeJob]
     limits: GroupLimits
     disabled: tuple[str, ...]
     receivers: dict[str, dict[str, dict[str, Any]]]
@@ -88,7 +93,7 @@ def read_request(data: Mapping[str, Any], groups: Collection[str]) -> Monitoring
     )
 
 
-def _jobs(settings: Settings, groups: Collection[str]) -> dict[str, Job]:
+def _jobs(settings: Settings, groups: Collection[str]) -> dict[str, ScrapeJob]:
     """Return our jobs with the site's settings, and the site's own; an empty list of groups drops a job."""
     jobs = dict(JOBS)
     for name in settings.data:
@@ -98,7 +103,7 @@ def _jobs(settings: Settings, groups: Collection[str]) -> dict[str, Job]:
         defaults = asdict(JOBS[name]) if name in JOBS else {}
         if "groups" in part.data:
             _known(part, part.value("groups", distinct(text)), groups)
-        jobs[name] = part.load(Job, JOB, **defaults)
+        jobs[name] = part.load(ScrapeJob, JOB, **defaults)
     return jobs
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import Job, MonitoredHost
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost, ScrapeJob
 
 # The label "role" of the hosts of a group; of a host in several, the first.
 ROLES = {
@@ -27,14 +27,14 @@ SERVERS = tuple(group for group in ROLES if group not in SWITCHES)
 MONITORING = ("monitoring_servers",)
 # The intervals of node exporter and dcgm-exporter are those of arXiv 2407.05467, table 3.
 JOBS = {
-    "node": Job(SERVERS, 9100),
-    "dcgm": Job(("gpu_guests", "gpu_nodes"), 9400, interval_s=5),
-    "ssh": Job(tuple(ROLES), 22, module="ssh_banner"),
-    "bmc": Job(SERVERS, 443, network="bmc", module="tcp_connect"),
-    "boot": Job(("boot_servers",), 80, module="tcp_connect"),
-    "prometheus": Job(MONITORING, 9090),
-    "alertmanager": Job(MONITORING, 9093),
-    "blackbox": Job(MONITORING, 9115),
+    "node": ScrapeJob(SERVERS, 9100),
+    "dcgm": ScrapeJob(("gpu_guests", "gpu_nodes"), 9400, interval_s=5),
+    "ssh": ScrapeJob(tuple(ROLES), 22, module="ssh_banner"),
+    "bmc": ScrapeJob(SERVERS, 443, network="bmc", module="tcp_connect"),
+    "boot": ScrapeJob(("boot_servers",), 80, module="tcp_connect"),
+    "prometheus": ScrapeJob(MONITORING, 9090),
+    "alertmanager": ScrapeJob(MONITORING, 9093),
+    "blackbox": ScrapeJob(MONITORING, 9115),
 }
 # Labels that Prometheus or a target sets itself, and ours: no kind of block may have such a name.
 RESERVED = (
@@ -44,7 +44,7 @@ RESERVED = (
 
 
 def target_files(
-    hosts: Iterable[MonitoredHost], jobs: Mapping[str, Job], limit_groups: Iterable[str] = ()
+    hosts: Iterable[MonitoredHost], jobs: Mapping[str, ScrapeJob], limit_groups: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return the text of each job's file by job, of those that have targets.
 
@@ -72,7 +72,7 @@ def target_files(
     return files
 
 
-def unmonitored(hosts: Iterable[MonitoredHost], jobs: Mapping[str, Job]) -> list[str]:
+def unmonitored(hosts: Iterable[MonitoredHost], jobs: Mapping[str, ScrapeJob]) -> list[str]:
     """Return the lines that name the hosts without a target: of a job for lack of an address, or of all jobs."""
     hosts = sorted(hosts, key=lambda host: host.name)
     lines = []
@@ -83,14 +83,14 @@ def unmonitored(hosts: Iterable[MonitoredHost], jobs: Mapping[str, Job]) -> list
         in_jobs |= reached
         lacking = [host for host in wanted if host not in reached]
         if lacking:
-            lines.append(f"{name}: no address in the network {job.network}: {some(lacking)}")
+            lines.append(f"{name}: no address in the network {job.network}: {excerpt(lacking)}")
     without = [host.name for host in hosts if host.name not in in_jobs]
     if without:
-        lines.append(f"in no group of a job: {some(without)}")
+        lines.append(f"in no group of a job: {excerpt(without)}")
     return lines
 
 
-def _targets(hosts: Iterable[MonitoredHost], name: str, job: Job) -> Iterator[tuple[MonitoredHost, str]]:
+def _targets(hosts: Iterable[MonitoredHost], name: str, job: ScrapeJob) -> Iterator[tuple[MonitoredHost, str]]:
     groups = set(job.groups)
     for host in hosts:
         address = host.addresses.get(job.network, "") if job.network else host.address

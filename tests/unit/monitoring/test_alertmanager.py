@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 from monitored_sites import GROUPS, SETTINGS, site
 
+from ansible_collections.sailloft.fleet.plugins.action.monitoring_plan import to_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import INHIBITIONS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import FEED, RACK, SITE
@@ -35,7 +36,8 @@ GUEST_OF_N1 = {"instance": "vm1", "host": "n1", "rack": "r1"}
 def alertmanager(tmp_path_factory):
     """Start Alertmanager, and return a function that posts alerts and returns the receivers of those not hidden."""
     folder = tmp_path_factory.mktemp("alertmanager")
-    (folder / "alertmanager.yml").write_text(plan(SETTINGS, site(), GROUPS).files["alertmanager.yml"])
+    routing = plan(SETTINGS, site(), GROUPS).documents["alertmanager.yml"]
+    (folder / "alertmanager.yml").write_text(to_yaml(routing))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"

@@ -10,11 +10,11 @@ import subprocess
 import time
 
 import pytest
-import yaml
 from alert_tests import promtool
 from messages import raises
 from monitored_sites import GROUPS, RECEIVERS, ROUTES, SETTINGS, node, site
 
+from ansible_collections.sailloft.fleet.plugins.action.monitoring_plan import to_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import plan
 
@@ -31,7 +31,8 @@ def written(folder, files):
 
 def test_the_real_programs_accept_all_files(tmp_path):
     limits = {"gpu_temperature_celsius": {"all": 85, "hot": 95}, "clock_offset_seconds": 1}
-    files = plan({**SETTINGS, "limits": limits}, site(), GROUPS).files
+    planned = plan({**SETTINGS, "limits": limits}, site(), GROUPS)
+    files = {**planned.texts, **{name: to_yaml(document) for name, document in planned.documents.items()}}
     written(tmp_path, files)
     checked = promtool("check", "config", "prometheus.yml", cwd=tmp_path)
     assert (checked.returncode, checked.stderr) == (0, ""), checked.stdout
@@ -49,7 +50,7 @@ def test_the_real_programs_accept_all_files(tmp_path):
 
 def test_a_target_has_the_labels_of_its_place():
     targets = {
-        each["labels"]["instance"]: each for each in json.loads(plan({}, site(), GROUPS).files["targets/ssh.json"])
+        each["labels"]["instance"]: each for each in json.loads(plan({}, site(), GROUPS).texts["targets/ssh.json"])
     }
     assert list(targets) == sorted(targets)
     assert targets["node-00005"] == {
@@ -75,12 +76,13 @@ def test_a_target_has_the_labels_of_its_place():
 
 
 def test_a_change_of_one_host_changes_one_line():
-    before = plan({}, site(), GROUPS).files
+    before = plan({}, site(), GROUPS)
     hosts = site()
     hosts[2] = node(3, rack="rack-007")
-    after = plan({}, hosts, GROUPS).files
-    for name, text in before.items():
-        differing = [pair for pair in zip(text.splitlines(), after[name].splitlines()) if pair[0] != pair[1]]
+    after = plan({}, hosts, GROUPS)
+    assert after.documents == before.documents
+    for name, text in before.texts.items():
+        differing = [pair for pair in zip(text.splitlines(), after.texts[name].splitlines()) if pair[0] != pair[1]]
         assert len(differing) == name.startswith("targets/") * ("node-00003" in text), name
 
 
@@ -94,17 +96,17 @@ def test_hosts_without_targets_are_named():
 
 def test_jobs_of_the_site_and_dropped_ones():
     jobs = {"dcgm": {"groups": []}, "storage": {"groups": ["hot"], "port": 9999}, "node": {"interval_s": 15}}
-    files = plan({"jobs": jobs}, site(), GROUPS).files
-    scraped = {job["job_name"]: job for job in yaml.safe_load(files["prometheus.yml"])["scrape_configs"]}
+    planned = plan({"jobs": jobs}, site(), GROUPS)
+    scraped = {job["job_name"]: job for job in planned.documents["prometheus.yml"]["scrape_configs"]}
     assert "dcgm" not in scraped
     assert scraped["node"]["scrape_interval"] == "15s"
-    assert json.loads(files["targets/storage.json"])[0]["targets"] == ["10.9.0.1:9999"]
+    assert json.loads(planned.texts["targets/storage.json"])[0]["targets"] == ["10.9.0.1:9999"]
 
 
 def test_ten_thousand_hosts_take_seconds():
     hosts = site(10_000)
     begun = time.process_time()
-    files = plan({}, hosts, GROUPS).files
+    files = plan({}, hosts, GROUPS).texts
     assert time.process_time() - begun < 10
     assert files["targets/node.json"].count("\n") == 10_006
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 500 * MIB

@@ -32,7 +32,7 @@ class FirmwareKeys:
 
 @dataclass(frozen=True)
 class Enrolment:
-    """What the BMC has shown before and after the change; ``pending``: databases that do not show it yet."""
+    """The databases before and after the change; ``pending``: those that do not show the certificate yet."""
 
     before: FirmwareKeys
     after: FirmwareKeys
@@ -43,8 +43,6 @@ def enrol(bmc: BootBmc, certificate: str, databases: Sequence[str], enable: bool
     """Add the certificate, PEM, to databases that lack it; with ``enable``, turn Secure Boot on. Raises BmcError."""
     if bmc.type != "redfish":
         raise BmcError("IPMI has no SecureBoot")
-    if bmc_redfish.sushy is None:
-        raise BmcError("No module named sushy")
     with bmc_redfish.errors_of_bmc():
         connection = bmc_redfish.connect(bmc)
         system = bmc_redfish.find_system(connection, bmc).json

@@ -54,8 +54,6 @@ QUIRKS = (Quirk("supermicro", True, "https://github.com/DMTF/Redfishtool/pull/10
 
 def restart(bmc: BootBmc) -> None:
     """Restart the BMC's system from the network, or start it if it is off. Raises BmcError."""
-    if sushy is None:
-        raise BmcError("No module named sushy")
     with errors_of_bmc():
         connection = connect(bmc)
         system = find_system(connection, bmc)
@@ -66,6 +64,8 @@ def restart(bmc: BootBmc) -> None:
 @contextmanager
 def errors_of_bmc() -> Iterator[None]:
     """Raise sushy's errors, and those of answers that are no Redfish, as BmcError."""
+    if sushy is None:
+        raise BmcError("No module named sushy")
     try:
         yield
     except exceptions.ConnectionError as error:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a UFM, or something in its place, answers wrongly is one sentence that names the request, without the login."""
+"""A wrong answer of a UFM, or of what is in its place, gives one sentence that names the request, without the login."""
 
 from __future__ import annotations
 
