@@ -43,8 +43,7 @@ def enrol(bmc: BootBmc, certificate: str, databases: Sequence[str], enable: bool
     """Add the certificate, PEM, to databases that lack it; with ``enable``, turn Secure Boot on. Raises BmcError."""
     if bmc.type != "redfish":
         raise BmcError("IPMI has no SecureBoot")
-    if bmc_redfish.sushy is None:
-        raise BmcError("No module named sushy")
+    bmc_redfish.require_sushy()
     with bmc_redfish.errors_of_bmc():
         connection = bmc_redfish.connect(bmc)
         system = bmc_redfish.find_system(connection, bmc).json

@@ -54,13 +54,18 @@ QUIRKS = (Quirk("supermicro", True, "https://github.com/DMTF/Redfishtool/pull/10
 
 def restart(bmc: BootBmc) -> None:
     """Restart the BMC's system from the network, or start it if it is off. Raises BmcError."""
-    if sushy is None:
-        raise BmcError("No module named sushy")
+    require_sushy()
     with errors_of_bmc():
         connection = connect(bmc)
         system = find_system(connection, bmc)
         set_next_boot(connection, system, bmc)
         reset(system, bmc.power_timeout_s)
+
+
+def require_sushy() -> None:
+    """Raise BmcError if the Python of this process has no sushy."""
+    if sushy is None:
+        raise BmcError("No module named sushy")
 
 
 @contextmanager
