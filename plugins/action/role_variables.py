@@ -55,8 +55,8 @@ class ActionModule(ActionBase):
         # Ansible plans to remove this setting: then facts are no variables.
         if arguments["untrusted_hosts"] and getattr(constants, "INJECT_FACTS_AS_VARS", False):
             raise AnsibleActionFail(
-                f"the role {role} decides about hosts that could override its variables: Ansible takes facts that hosts "
-                "return as variables; set inject_facts_as_vars to false, in [defaults] of ansible.cfg"
+                f"the role {role} decides about hosts, which could override its variables: Ansible takes facts that "
+                "hosts return as variables; set inject_facts_as_vars to false, in [defaults] of ansible.cfg"
             )
         strategy = self._task.get_play().strategy
         if role in ORDERED and (text := run_strategy.forbidden_reason(strategy, f"the role {role}")):
