@@ -83,8 +83,8 @@ class Measured:
     console: str
 
     @property
-    def wrong(self) -> list[str]:
-        return [one.pcr for one in measured.verdicts(self.prediction, self.seen) if one.problem]
+    def wrong(self) -> dict[str, str]:
+        return {one.pcr: one.problem for one in measured.verdicts(self.prediction, self.seen) if one.problem}
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def measure(parts: Parts, stage: Path, network: Network, tmp_path: Path):
 
 def test_a_tpm_measures_what_the_image_predicts(measure):
     found = measure()
-    assert found.wrong == [], found
+    assert found.wrong == {}, f"{found.seen}, {found.prediction.programs}"
     # The stub starts the kernel in the program by itself.
     programs = [digest for digest in found.seen.log if digest not in measured.TRIES]
     assert programs == list(found.prediction.programs[:1])
@@ -131,7 +131,7 @@ def test_what_a_hypervisor_adds_to_the_command_line_is_measured(measure):
     """The stub takes more arguments from the SMBIOS, though the firmware has verified the program."""
     found = measure("-smbios", "type=11,value=io.systemd.stub.kernel-cmdline-extra=added=1")
     assert "added=1" in found.console
-    assert found.wrong == ["12"], found
+    assert list(found.wrong) == ["12"], f"{found.wrong}, {found.seen}"
     assert policy.boot_policy(found.seen.pcrs).hex() not in found.prediction.policies
 
 
