@@ -156,8 +156,9 @@ def test_no_secret_is_published_before_the_node_has_proven_what_it_runs(site, ke
             {"hosts": "bm01", "gather_facts": False, "tasks": [block]},
             {"hosts": "localhost", "gather_facts": False, "tasks": publish(site, tmp_path, site.signer)},
         ]
-        given = {"node_identity_store_dir": site.store.path, "node_identity_public_key": keys.public_key}
-        return play(plays, {"bm01": {**local, **node}}, "-e", json.dumps(given))
+        # Only the host that publishes has the variables of images.
+        publisher = {**local, "node_image_store_dir": site.store.path, "node_image_public_key": keys.public_key}
+        return play(plays, {"bm01": {**local, **node}, "localhost": publisher})
 
     output, status = run(OTHER)
     assert status != 0
