@@ -31,6 +31,7 @@ MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py") if "\n
 # Options whose values no module logs or returns.
 SECRETS = {
     "netbox_links_info": ["netbox_token"],
+    "node_boot_certificate": ["bmc.password"],
     "node_boot_restart": ["bmc.password"],
     "node_health_info": ["bmcs.password"],
     "node_boot_statement": ["signing_password"],
@@ -113,6 +114,14 @@ REFUSED = {
         {"netbox_url": "nowhere", "netbox_token": "secret"},
         "NetBox: nowhere/api/dcim/interfaces/: this is not a response of NetBox; check the URL",
     ),
+    "node_boot_certificate": (
+        {
+            "node": "bm01",
+            "certificate": "x",
+            "bmc": {"address": "x", "username": "x", "password": "secret", "type": "ipmi"},
+        },
+        "bm01: ",
+    ),
     "node_boot_hold": (
         {**STORE, "name": "a", "holder": HOLDER},
         "hold 'a': not a hold name; give it as it was reported, like hold-0123abcd",
@@ -165,6 +174,7 @@ REFUSED = {
 
 # These have a result, or depend on the machine. node_boot_restart is tested with BMCs.
 NEVER_REFUSED = (
+    "fleet_node_info",
     "gpu_acceptance_run",
     "ib_fabric_info",
     "node_boot_restart",

@@ -101,9 +101,9 @@ def test_an_alert_that_does_not_name_one_node_runs_no_job():
 
 def test_a_survey_has_the_fields_that_the_controller_needs():
     jobs = [given for name, given in arguments() if name == "awx.awx.job_template"]
-    assert [job["name"] for job in jobs if job["survey_enabled"]] == ["GPU hosts", "Rollout"]
+    assert [job["name"] for job in jobs if job["survey_enabled"]] == ["Rollout"]
     assert all(("survey_spec" in job) == job["survey_enabled"] for job in jobs)
     questions = [question for job in jobs if job["survey_enabled"] for question in job["survey_spec"]["spec"]]
-    assert len(questions) == 3
+    assert len(questions) == 2
     for question in questions:
         assert set(question) == {"variable", "question_name", "type", "default", "required"}
