@@ -80,9 +80,10 @@ def checked(tmp_path: Path, changed: dict[str, object]) -> tuple[int, str]:
 
 def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: str) -> tuple[int, str]:
     """Run some of the role's tasks on this machine; return the exit status and the output on one line."""
-    role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": tasks}}
+    role = {"name": "sailloft.fleet.boot_server"}
+    parts = [{"ansible.builtin.include_role": {**role, "tasks_from": part}} for part in tasks.split()]
     grouped = [{"ansible.builtin.group_by": {"key": "nodes"}}] if not values.get("boot_server_nodes", True) else []
-    play = [{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [*grouped, role]}]
+    play = [{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [*grouped, *parts]}]
     (tmp_path / "play.yml").write_text(json.dumps(play))
     status, output = ansible_playbook("-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"), *arguments)
     return status, " ".join(output.split())
@@ -180,15 +181,17 @@ def test_nodes_without_an_ipxe_file_for_their_architecture_are_named(tmp_path, f
         "ansible_facts": {"os_family": family},
         "boot_server_address": "10.9.0.1",
         "boot_server_netmask": "255.255.255.0",
+        "boot_server_interface": "lo",
         "boot_server_nodes": NODES,
         "__boot_server_installed": {"changed": False},
     }
     (tmp_path / "paths.json").write_text(json.dumps({"__boot_server_ipxe_packages": paths}))
-    status, output = played(tmp_path, values, "ipxe.yml", "-e", f"@{tmp_path}/paths.json")
+    status, output = played(tmp_path, values, "check.yml ipxe.yml", "-e", f"@{tmp_path}/paths.json")
     assert status == 0, output
-    arm = [{"name": f"gh{at}", "mac": "", "address": f"10.9.0.2{at}", "architecture": "aarch64"} for at in (1, 2)]
+    aarch64 = {"architecture": "aarch64"}
+    arm = [{"name": f"gh{at}", "mac": f"02:00:00:00:00:0{at}", "address": f"10.9.0.2{at}", **aarch64} for at in (1, 2)]
     status, output = played(
-        tmp_path, {**values, "boot_server_nodes": NODES + arm}, "ipxe.yml", "-e", f"@{tmp_path}/paths.json"
+        tmp_path, {**values, "boot_server_nodes": NODES + arm}, "check.yml ipxe.yml", "-e", f"@{tmp_path}/paths.json"
     )
     assert status == 2, output
     assert (
