@@ -112,7 +112,7 @@ def managers_are_followed(folder: Path) -> None:
         # Without the master the standby takes over, and hands the subnet back.
         first.stop()
         first.host.active.clear()
-        subnet.until(lambda: "Entering MASTER state" in second.log())
+        subnet.until(lambda: "Entering MASTER state" in second.log(), limit_s=60)
         assert first.converged(**routing).facts["manager"] == "master"
         assert second.converged(**routing).facts["manager"] == "standby"
 

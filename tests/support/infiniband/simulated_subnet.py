@@ -81,7 +81,10 @@ class SimulatedDiags(Diags):
 
 
 class DiedError(Exception):
-    """A program of the subnet ended: libumad2sim sometimes crashes a manager that starts beside another one."""
+    """A program of the subnet ended or stands still.
+
+    libumad2sim sometimes crashes a manager that starts beside another one, and loses the answer that another waits for.
+    """
 
 
 class Subnet:
@@ -131,14 +134,15 @@ class Subnet:
             process.kill()
             process.wait(30)
 
-    def until(self, check: Any) -> None:
-        """Wait until ``check`` returns true. Raises DiedError if ibsim or an opensm ends before."""
-        end = time.monotonic() + WAIT_S
+    def until(self, check: Any, limit_s: float = WAIT_S) -> None:
+        """Wait until ``check`` returns true. Raises DiedError if ibsim or an opensm ends before, or after the limit."""
+        end = time.monotonic() + limit_s
         while not check():
             for process in self.processes:
                 if process.poll() is not None:
                     raise DiedError(f"{process.args} ended with {process.returncode}")
-            assert time.monotonic() < end, "nothing came of it in time"
+            if time.monotonic() > end:
+                raise DiedError(f"nothing came of it in {limit_s:g} s")
             time.sleep(0.05)
 
     def run(self, host: str, *command: str) -> str:
