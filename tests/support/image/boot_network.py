@@ -12,6 +12,7 @@ from pathlib import Path
 
 from boot_server_role import dnsmasq_configuration, nginx_configuration, render
 from patience import scaled_s
+from sockets import wait_for_listener
 
 SERVER = "10.9.0.1"
 NODE_ADDRESS = "10.9.0.11"
@@ -249,9 +250,7 @@ class SoftwareTpm:
         place.unlink(missing_ok=True)
         command = ["swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self.folder}", "--terminate"]
         process = self.network.start([*command, "--ctrl", f"type=unixio,path={place}"], self.folder / "log")
-        while not place.exists():
-            assert process.poll() is None, (self.folder / "log").read_text()
-            time.sleep(0.05)
+        wait_for_listener(place, process)
         tpm = ["-chardev", f"socket,id=tpm,path={place}", "-tpmdev", "emulator,id=tpm0,chardev=tpm"]
         return [*tpm, "-device", "tpm-tis,tpmdev=tpm0"]
 

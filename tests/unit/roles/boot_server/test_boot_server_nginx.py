@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from boot_server_role import nginx_configuration
 from health_keeper import KEEPER
+from sockets import wait_for_listener
 
 CONTENT = b"layer" * 1000
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
@@ -132,10 +133,7 @@ def test_copies_of_the_health_pass_through_to_their_keeper(server, tmp_path):
     ).stdout
     keeper = subprocess.Popen([sys.executable, "-I", KEEPER, socket_path, signer.parent, copies])
     try:
-        deadline = time.monotonic() + 60
-        while not socket_path.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for_listener(socket_path, keeper)
         assert server("/health/bm01").status == 204
         assert server("/health/bm02", "PUT", copy.replace(b"bm01", b"bm02")).status == 403
         assert server("/health/bm01", "PUT", copy).status == 204

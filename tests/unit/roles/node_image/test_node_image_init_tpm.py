@@ -9,12 +9,12 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 import tty
 from pathlib import Path
 
 import pytest
 from first_stage import shell
+from sockets import wait_for_listener
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 
@@ -35,10 +35,7 @@ class Tpm:
         command = ["swtpm", "socket", *options, "--server", f"type=unixio,path={place}"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.socket = socket.socket(socket.AF_UNIX)
-        for _attempt in range(100):
-            if place.exists():
-                break
-            time.sleep(0.05)
+        wait_for_listener(place, self.process)
         self.socket.connect(str(place))
         self.master, self.slave = os.openpty()
         tty.setraw(self.slave)
