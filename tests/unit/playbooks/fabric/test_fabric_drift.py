@@ -85,8 +85,12 @@ def test_devices_that_cannot_be_read_fail_and_the_others_are_compared(fabric):
     assert "not JSON" in reasons["leaf1: it was read"]
     assert "mlx5_0" in reasons["gpu01: it was read"]
     assert "127.0.0.1, port 1" in reasons["gpu02: it was read"]
-    (traffic,) = [claim for claim in proof_of_drift(fabric) if claim["layer"] == "traffic"]
-    assert (traffic["claim"].partition(":")[0], traffic["holds"]) == ("leaf2", None)
+    # The simulated switches count nothing that is measured, and hosts that were not read are not asked.
+    traffic = [claim for claim in proof_of_drift(fabric) if claim["layer"] == "traffic"]
+    assert {(claim["claim"].partition(":")[0], claim["holds"]) for claim in traffic} == {
+        ("leaf1", None),
+        ("leaf2", None),
+    }
     assert fabric.play("-e", f"fabric_drift_metrics={file}.txt", policy=LOSSLESS, playbook=DRIFT)[0] != 0
 
 
