@@ -30,6 +30,8 @@ N1 = {"instance": "n1", "host": "n1", "rack": "r1"}
 N2 = {"instance": "n2", "host": "n2", "rack": "r1", "feed": "a"}
 OTHER = {"instance": "n9", "host": "n9", "rack": "r9"}
 GUEST_OF_N1 = {"instance": "vm1", "host": "n1", "rack": "r1"}
+GROUP = {"uplinks": "leaf1"}
+LEAF = {"instance": "leaf1", "host": "leaf1", **GROUP}
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +107,27 @@ CASES = {
         [posted("SwitchDown", **{**N1, "instance": "leaf1", "host": "leaf1"}), posted("PortDown", **N1)],
         {"SwitchDown": "pager"},
     ),
+    "leaf of two racks": (
+        [
+            posted("SwitchDown", **LEAF, rack="r1"),
+            posted("RackPortsDown", place="mlx5_0/1", **GROUP),
+            posted("PortDown", **OTHER, **GROUP, place="mlx5_0/1"),
+            posted("PauseStorm", **N1, **GROUP, place="mlx5_1/1"),
+        ],
+        {"SwitchDown": "pager", "PauseStorm": "mail"},
+    ),
+    "ports of one leaf": (
+        [
+            posted("RackPortsDown", place="mlx5_0/1", **GROUP),
+            posted("PortDown", **OTHER, **GROUP, place="mlx5_0/1"),
+            posted("PortDown", **N1, **GROUP, place="mlx5_1/1"),
+        ],
+        {"RackPortsDown": "mail", "PortDown": "mail"},
+    ),
+    "switch without a rack": (
+        [posted("SwitchDown", instance="core1", host="core1"), posted("PortDown", instance="n5", host="n5")],
+        {"SwitchDown": "pager", "PortDown": "mail"},
+    ),
     "site": (
         [posted("SiteUnreachable"), posted("RackDown", rack="r1"), posted("RuleFails", instance="mon1")],
         {"SiteUnreachable": "pager", "RuleFails": "pager"},
@@ -122,9 +145,10 @@ def test_an_alert_that_hides_others_does_not_fire_after_them():
     # Series of a host that is down end with it, and so do the alerts of its parts.
     for level in (SITE, FEED, RACK):
         latest = max(alert.minutes for alert in ALERTS.values() if alert.hides and alert.level == level)
-        inner = [alert for alert in ALERTS.values() if alert.level in INHIBITIONS[level][0] and alert.minutes]
+        (hidden,) = [each.hidden for each in INHIBITIONS if each.level == level]
+        inner = [alert for alert in ALERTS.values() if alert.level in hidden and alert.minutes]
         assert [alert.name for alert in inner if alert.minutes < latest] == []
 
 
 def test_each_level_that_hides_others_has_an_alert():
-    assert set(INHIBITIONS) == {alert.level for alert in ALERTS.values() if alert.hides}
+    assert {each.level for each in INHIBITIONS} == {alert.level for alert in ALERTS.values() if alert.hides}
