@@ -10,14 +10,17 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare, report
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import cabling_proof, compare, report
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
     Neighbour,
     read_infiniband,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import planned_in_netbox
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import planned
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 
 
@@ -31,7 +34,12 @@ class ActionModule(ActionBase):
         """Run the action."""
         result = super().run(tmp, task_vars)
         _given, arguments = self.validate_argument_spec(
-            {"blueprint": {"type": "path"}, "netbox": {"type": "dict"}, "read": {"type": "dict", "required": True}},
+            {
+                "blueprint": {"type": "path"},
+                "netbox": {"type": "dict"},
+                "read": {"type": "dict", "required": True},
+                "path": {"type": "path"},
+            },
             mutually_exclusive=[["blueprint", "netbox"]],
             required_one_of=[["blueprint", "netbox"]],
         )
@@ -56,14 +64,22 @@ class ActionModule(ActionBase):
                 cables = planned_in_netbox(arguments["netbox"])
             else:
                 cables = planned(read_site(arguments["blueprint"]))
-            comparison = compare(cables, seen, speeds, links)
-        except SiteError as error:
+            judged = compare(cables, seen, speeds, links)
+            files = self._written(cabling_proof(cables, judged), arguments["path"])
+        except SailloftError as error:
             raise AnsibleActionFail(str(error)) from error
         return {
             **result,
-            **comparison,
-            "faults": [fault._asdict() for fault in comparison["faults"]],
+            **judged.counts(),
+            "faults": [fault._asdict() for fault in judged.faults],
             "silent": [{"device": device, "cause": cause} for device, cause in silent.items()],
-            "report": report(comparison, silent),
-            "changed": False,
+            "report": report(judged, silent),
+            **files,
         }
+
+    def _written(self, proof: Proof, path: str | None) -> dict[str, Any]:
+        """Write the proof's files; a proof that does not hold is no failure of this task."""
+        if not path:
+            return {"changed": False, "files": []}
+        made = written(proof, page(proof), path, self._task.check_mode)
+        return {name: made[name] for name in ("changed", "files")}

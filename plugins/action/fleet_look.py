@@ -16,9 +16,11 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet import kept, look
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import floor_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import SWITCHES, fleet_hosts, refreshed
+from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import STORE, SWITCHES, fleet_hosts, refreshed
+from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.metrics import boot_server_metrics, fleet_metrics
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.page import fleet_page
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.proofs import read_proofs
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
@@ -44,6 +46,7 @@ class ActionModule(ActionBase):
                 "proofs": {"type": "path", "required": True},
                 "blueprint": {"type": "path"},
                 "title": {"type": "str", "default": "The inventory"},
+                "metrics_path": {"type": "path"},
             }
         )
         try:
@@ -76,14 +79,24 @@ class ActionModule(ActionBase):
                 files.write(name, texts[name][1])
             if new is not earlier:
                 _append(log_path, new.log_lines.encode(), write)
+        servers = {name: own[name].get(STORE) for name in groups.get("boot_servers", []) if name in own}
+        metrics = self._publish(arguments["metrics_path"], seen, servers) if arguments["metrics_path"] else []
         changes = new.log_lines if new is not earlier else ""
         return {
             **look.to_dict(seen),
-            "changed": bool(written),
+            "changed": bool(written) or any(changed for _path, changed in metrics),
             "changes": changes.splitlines(),
-            "files": [page_path, state_path, log_path],
+            "files": [page_path, state_path, log_path, *(name for name, _changed in metrics)],
             "diff": {"before_header": log_path, "after_header": log_path, "before": "", "after": changes},
         }
+
+    def _publish(self, folder: str, seen: look.Look, servers: Mapping[str, Any]) -> list[tuple[str, bool]]:
+        """Write the metrics; those of the boot servers only if this run has asked all of them."""
+        published = [publish(folder, "fleet", fleet_metrics(seen), seen.now_s, self._task.check_mode)]
+        if servers and None not in servers.values():
+            metrics = boot_server_metrics(servers)
+            published.append(publish(folder, "boot_servers", metrics, seen.now_s, self._task.check_mode))
+        return published
 
 
 @contextmanager

@@ -8,16 +8,20 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.counters import (
     from_stored,
     read_counters,
     stored,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.isolation import changed_ports
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.table import table
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.metrics import link_metrics
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.table import health_proof, table
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
 
 
@@ -29,6 +33,7 @@ class ActionModule(InfinibandAction):
         "isolate": {"type": "list", "elements": "str", "default": []},
         "restore": {"type": "list", "elements": "str", "default": []},
         "path": {"type": "path", "required": True},
+        "metrics_path": {"type": "path"},
     }
 
     def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -41,8 +46,15 @@ class ActionModule(InfinibandAction):
         made = table(plan, found, earlier, later, readings.disabled, spare)
         ports = changed_ports(plan, found, arguments["isolate"], arguments["restore"], spare)
         changed = text != stored(later)
-        if changed and not self._task.check_mode:
+        check_mode = self._task.check_mode
+        if changed and not check_mode:
             files.write(path, stored(later))
+        proof = health_proof(plan.fabric.name, made)
+        changed |= written(proof, page(proof), arguments["path"], check_mode)["changed"]
+        if arguments["metrics_path"]:
+            metrics = link_metrics(plan.fabric.name, made, later)
+            reading = f"ib_health_{plan.fabric.name}"
+            changed |= publish(arguments["metrics_path"], reading, metrics, later.read_at_s, check_mode)[1]
         return {
             "changed": changed,
             "holds": made.holds,

@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import is_literal
 
 SETTINGS: dict[str, Any] = {
     "site": {"type": "str"},
@@ -79,7 +80,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[MonitoredHost]:
-    """Return the hosts of the inventory with what labels and addresses need; only templates are evaluated."""
+    """Return the hosts of the inventory with what labels and addresses need.
+
+    Reading the variables of a host costs more than all the rest, so templates alone are evaluated, at any depth, and
+    all of a host with one further reading.
+    """
     groups_by_host: dict[str, list[str]] = {}
     for group, names in groups.items():
         for name in names:
@@ -89,11 +94,10 @@ def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[
         if name == "localhost":
             continue
         raw = hostvars.raw_get(name) if hasattr(hostvars, "raw_get") else hostvars.get(name, {})
-        variables = {
-            key: hostvars[name].get(key) if isinstance(raw[key], str) and "{{" in raw[key] else raw[key]
-            for key in VARIABLES
-            if key in raw
-        }
+        variables = {key: raw[key] for key in VARIABLES if key in raw}
+        templates = [key for key, value in variables.items() if not is_literal(value)]
+        evaluated = hostvars[name] if templates else {}
+        variables.update({key: evaluated[key] for key in templates})
         hosts.append(_host(name, own_groups, variables))
     return hosts
 

@@ -12,7 +12,6 @@ description:
   - Lists the cables that are missing, wrong, swapped, one-sided, ambiguous or at the wrong speed. It runs on the
     controller, once for all devices.
   - A device that was not read is not judged. A cable with no end that was read is counted as not read, never as right.
-extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   blueprint:
     description: The file of the blueprint, which has the planned cables.
@@ -27,6 +26,20 @@ options:
       The result of M(sailloft.fleet.cabling_info) by device. Devices without C(neighbours) count as not read.
     type: dict
     required: true
+  path:
+    description: >-
+      The directory of a proof of the cables, C(cabling.json), C(cabling.html) and C(cabling.txt), for
+      M(sailloft.fleet.fleet_look). Without it, nothing is written.
+    type: path
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: none
+author:
+  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""
@@ -67,6 +80,11 @@ unread:
   description: The number of cables with no end that was read.
   returned: success
   type: int
+files:
+  description: The files of the proof.
+  returned: success
+  type: list
+  elements: str
 report:
   description: The result as lines of text.
   returned: success

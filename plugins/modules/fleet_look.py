@@ -31,6 +31,12 @@ options:
     description: The title of the page.
     type: str
     default: The inventory
+  metrics_path:
+    description: >-
+      Directory of the states in Prometheus' text format, for the textfile collector of node_exporter,
+      C(sailloft_fleet.prom), and if all boot servers were read, C(sailloft_boot_servers.prom). Without it, none are
+      written.
+    type: path
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -76,7 +82,7 @@ changes:
   type: list
   elements: str
 files:
-  description: The page, the kept state and the log.
+  description: The page, the kept state, the log, and the metrics.
   returned: success
   type: list
   elements: str

@@ -35,9 +35,16 @@ options:
     elements: str
     default: []
   path:
-    description: The directory of the earlier reading, created if it is missing.
+    description: >-
+      The directory of the earlier reading and of the result as a proof, C(infiniband-FABRIC-health.json), for
+      M(sailloft.fleet.fleet_look). It is created if it is missing.
     type: path
     required: true
+  metrics_path:
+    description: >-
+      The directory of the metrics in Prometheus' text format, C(sailloft_ib_health_FABRIC.prom), for the textfile
+      collector of node_exporter. Without it, none are written.
+    type: path
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

@@ -49,8 +49,8 @@ options:
     default: {}
   metrics_path:
     description:
-      - The file C(*.prom) of the metrics, in Prometheus' text format, for the textfile collector of node_exporter. It
-        is replaced atomically in each run, so that its time is that of the last comparison.
+      - The directory of the metrics in Prometheus' text format, C(sailloft_fabric_drift.prom), for the textfile
+        collector of node_exporter. The file is replaced atomically in each run, and has the time of the comparison.
       - Without it, no metrics are written.
     type: path
 notes:
@@ -63,7 +63,7 @@ EXAMPLES = r"""
 - name: Compare the fabric with its policy
   sailloft.fleet.roce_fabric_drift:
     path: proofs
-    metrics_path: /var/lib/prometheus/node-exporter/sailloft_fabric_drift.prom
+    metrics_path: /var/lib/prometheus/node-exporter
     policy: "{{ roce_policy | default({}) }}"
     switches: "{{ groups.roce_switches }}"
     running:
@@ -104,13 +104,16 @@ files:
   elements: str
 """
 
+import time
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.metrics import counter_metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.traffic import counted_lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule, fabric_arguments
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
@@ -131,19 +134,19 @@ def main() -> None:
     params = module.params
 
     def work() -> dict[str, Any]:
-        metrics_path = params["metrics_path"] and drift.metrics_path(params["metrics_path"])
         proof = drift.drift(params)
         devices = {
             name: "switch" if name in params["switches"] else "host"
             for name in sorted({*params["running"], *params["nics"], *params["unread"]})
         }
         result = written(proof, page(proof), params["path"], module.check_mode)
-        if metrics_path:
-            text = drift.metrics(proof, devices)
-            result["changed"] |= files.read(metrics_path) != text
-            result["files"].append(metrics_path)
-            if not module.check_mode:
-                files.write(metrics_path, text)
+        if params["metrics_path"]:
+            metrics = drift.metrics(proof, devices)
+            if params["counted"]:
+                metrics.append(counter_metric(read_policy(params["policy"]), params["counted"]))
+            path, changed = publish(params["metrics_path"], drift.NAME, metrics, time.time(), module.check_mode)
+            result["changed"] |= changed
+            result["files"].append(path)
         return {
             **result,
             "failed": False,

@@ -60,7 +60,7 @@ def check_values(role: str, options: Mapping[str, dict[str, Any]], hosts: Iterab
 
 def fault(name: str, option: dict[str, Any], value: Any) -> str | None:
     """Return in words how a value differs from its specification, or None: it does not, or is no literal."""
-    if option.get("no_log") or value is None or not _literal(value):
+    if option.get("no_log") or value is None or not is_literal(value):
         return None
     errors = _errors(name, option, value)
     if not errors:
@@ -85,14 +85,14 @@ def _errors(name: str, option: dict[str, Any], value: Any) -> list[str]:
     return errors
 
 
-def _literal(value: Any) -> bool:
+def is_literal(value: Any) -> bool:
     """Return whether a value is written out: no template, and nothing that Ansible decrypts."""
     if isinstance(value, str):
         return "{{" not in value and "{%" not in value
     if isinstance(value, Mapping):
-        return all(map(_literal, value.values()))
+        return all(map(is_literal, value.values()))
     if isinstance(value, (list, tuple)):
-        return all(map(_literal, value))
+        return all(map(is_literal, value))
     return value is None or isinstance(value, (bool, int, float))
 
 

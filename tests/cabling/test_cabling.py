@@ -92,7 +92,7 @@ class Wired:
             seen[name] = {
                 port: Neighbour(each["device"], tuple(each["ports"])) for port, each in result["neighbours"].items()
             }
-        return compare(planned(self.site), seen)
+        return compare(planned(self.site), seen).counts()
 
     def close(self):
         for daemon in self.daemons:
@@ -223,7 +223,7 @@ def discovered(site, folder, cables):
                 env={**os.environ, "LD_PRELOAD": str(preload), "SIM_HOST": host},
             )
             assert done.returncode == 0, done.stderr
-            return compare(planned(site), {}, None, read_infiniband(done.stdout))
+            return compare(planned(site), {}, None, read_infiniband(done.stdout)).counts()
         finally:
             simulator.kill()
             simulator.wait(30)

@@ -1,19 +1,15 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Compare a fabric with its RoCE policy now: the fabric's proof, in which unread devices fail, and its metrics. Pure.
-
-The metrics are in Prometheus' text format 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/), for the
-textfile collector of node_exporter. They have no time: node_exporter adds node_textfile_mtime_seconds.
-"""
+"""Compare a fabric with its RoCE policy now: its proof, in which unread devices fail, and its metrics. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import Metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.traffic import traffic_claims
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import CNP, RECEIVER, SENDER
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
@@ -26,8 +22,6 @@ NAME, TITLE = "fabric_drift", "Drift from the RoCE policy"
 OF_NICS = SENDER, RECEIVER, CNP  # the layers of the proof's claims about settings of NICs
 UNREAD = "unread"  # also the layer of the proof's claims about devices outside of the run
 PREFIX = "sailloft_fabric_drift"
-# node_exporter reads only files with this ending (collector/textfile.go).
-ENDING = ".prom"
 
 
 def drift(params: Mapping[str, Any]) -> Proof:
@@ -143,54 +137,29 @@ def differences_by_device(proof: Proof, devices: Iterable[str]) -> dict[str, int
     return counts
 
 
-def metrics(proof: Proof, devices: Mapping[str, str]) -> str:
-    """Return the metrics in Prometheus' text format. ``devices``: "switch" or "host" by name."""
+def metrics(proof: Proof, devices: Mapping[str, str]) -> list[Metric]:
+    """Return the metrics. ``devices``: "switch" or "host" by name."""
     differences = differences_by_device(proof, devices)
-    labels = {name: f'device="{_label(name)}",kind="{kind}"' for name, kind in sorted(devices.items())}
+    labels = {name: {"device": name, "kind": kind} for name, kind in sorted(devices.items())}
     results = {
         "held": proof.counts.held,
         "failed": proof.counts.failed,
         "not_applicable": proof.counts.not_applicable,
     }
-    return "".join(
-        [
-            *_gauge(
-                "device_read",
-                "Whether the settings of the device were read (1) or not (0).",
-                {labels[name]: int(differences[name] is not None) for name in labels},
-            ),
-            *_gauge(
-                "differences",
-                "Claims about the device that fail because it differs from the policy; none for one that was not read.",
-                {labels[name]: count for name in labels if (count := differences[name]) is not None},
-            ),
-            *_gauge(
-                "claims",
-                "Claims about the whole fabric by result.",
-                {f'result="{result}"': count for result, count in results.items()},
-            ),
-        ]
-    )
-
-
-def _gauge(name: str, description: str, samples: Mapping[str, int]) -> list[str]:
-    """Return the lines of a metric; ``samples``: value by labels."""
-    metric = f"{PREFIX}_{name}"
     return [
-        f"# HELP {metric} {description}\n# TYPE {metric} gauge\n",
-        *(f"{metric}{{{labels}}} {value}\n" for labels, value in samples.items()),
+        Metric(
+            f"{PREFIX}_device_read",
+            "Whether the settings of the device were read (1) or not (0).",
+            [(labels[name], int(differences[name] is not None)) for name in labels],
+        ),
+        Metric(
+            f"{PREFIX}_differences",
+            "Claims about the device that fail because it differs from the policy; none for one that was not read.",
+            [(labels[name], count) for name in labels if (count := differences[name]) is not None],
+        ),
+        Metric(
+            f"{PREFIX}_claims",
+            "Claims about the whole fabric by result.",
+            [({"result": result}, count) for result, count in results.items()],
+        ),
     ]
-
-
-def _label(value: str) -> str:
-    """Escape a label's value."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def metrics_path(path: str) -> str:
-    """Return the path of the metrics' file. Raises FabricError for one that node_exporter does not read."""
-    if not path.endswith(ENDING):
-        raise FabricError(
-            f"{path!r} does not end in {ENDING}", "node_exporter reads no other files", subject="metrics_path"
-        )
-    return path

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import failures
@@ -74,11 +74,15 @@ class HostLook:
 
 @dataclass(frozen=True)
 class Look:
-    """The hosts in the order of the inventory, and the proofs of fabrics, at a time in seconds since 1970."""
+    """The hosts in the order of the inventory, and the proofs of fabrics, at a time in seconds since 1970.
+
+    ``links``: what fails of links between two hosts, by their names in alphabetical order.
+    """
 
     hosts: tuple[HostLook, ...]
     fabrics: Mapping[str, Datum]
     now_s: float
+    links: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def by_state(self) -> dict[str, list[str]]:
         """Return the names of hosts by state, worst first."""
@@ -156,7 +160,7 @@ def look_at(hosts: Sequence[FleetHost], readings: Mapping[str, HostReading], pro
         known += [each for each in proved.hosts.get(host.name, ()) if each.kind in (*host.reads, ACCEPTANCE, FABRIC)]
         missing = [datum(kind, UNKNOWN, NEVER[kind]) for kind in host.reads if all(each.kind != kind for each in known)]
         looks.append(HostLook(host, reading, tuple(sorted([*known, *missing], key=lambda each: each.kind))))
-    return Look(tuple(looks), proved.fabrics, now_s)
+    return Look(tuple(looks), proved.fabrics, now_s, proved.links)
 
 
 def _aged(each: Datum, state: str) -> str:

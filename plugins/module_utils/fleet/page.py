@@ -109,6 +109,9 @@ def _data(look: Look, floor: FleetFloor, proofs: str) -> dict[str, Any]:
         "racks": [[rack.name, rack.units, rack.block] for rack in floor.racks],
         "hosts": [_host(each, floor, numbers, texts, base) for each in look.hosts],
         "links": list(_links(floor, numbers)),
+        "sick": [
+            [numbers[one], numbers[other], texts.number(text)] for (one, other), text in sorted(look.links.items())
+        ],
         "proofs": [[name, _row(each, texts, base)] for name, each in look.fabrics.items()],
         "texts": list(texts.numbers),
     }

@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.datum import 
     PROOF,
     UNKNOWN,
     Datum,
+    cut,
     datum,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, ProofError
@@ -29,10 +30,11 @@ UNREAD = "unread"
 
 @dataclass
 class Proved:
-    """The data of hosts, and the proofs of fabrics with their data."""
+    """The data of hosts, the proofs of fabrics with their data, and what fails of links between two hosts, by both."""
 
     hosts: dict[str, list[Datum]] = field(default_factory=dict)
     fabrics: dict[str, Datum] = field(default_factory=dict)
+    links: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 def read_proofs(texts: Mapping[str, tuple[str, float]], hosts: Collection[str]) -> Proved:
@@ -57,6 +59,10 @@ def read_proofs(texts: Mapping[str, tuple[str, float]], hosts: Collection[str]) 
             proved.fabrics[name] = _summary(FABRIC, DIFFERS, proof, at_s)
             for device, each in _of_devices(proof, at_s, hosts).items():
                 proved.hosts.setdefault(device, []).append(each)
+            for claim in proof.claims:
+                ends = sorted(_devices(claim, hosts))
+                if claim.holds is False and len(ends) == 2:
+                    proved.links.setdefault((ends[0], ends[1]), cut(str(claim)))
     return proved
 
 

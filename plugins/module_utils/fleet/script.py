@@ -54,7 +54,7 @@ var hosts = ALL.map(function (row, index) {
   return {index: index, name: row[0], group: T[row[1]], rack: row[2], unit: row[3], units: row[4], on: row[5],
     spare: !!(row[6] & 1),
     isSwitch: !!(row[6] & 2), seen: row[7] < 0 ? null : D.base + row[7], drain: T[row[8]], maintenance: T[row[9]],
-    data: row[10].map(datumOf), place: rack ? rack[0] + (row[3] ? " U" + row[3] : "") : "", links: []};
+    data: row[10].map(datumOf), place: rack ? rack[0] + (row[3] ? " U" + row[3] : "") : "", links: [], sick: {}};
 });
 hosts.forEach(function (host) { if (host.on >= 0 && !host.place) host.place = "on " + hosts[host.on].name; });
 D.links.forEach(function (row) {
@@ -62,6 +62,9 @@ D.links.forEach(function (row) {
     hosts[row[0]].links.push([row[i], row[i + 1]]);
     hosts[row[i]].links.push([row[0], row[i + 1]]);
   }
+});
+D.sick.forEach(function (row) {
+  hosts[row[0]].sick[row[1]] = hosts[row[1]].sick[row[0]] = T[row[2]];
 });
 function judge() {
   now = Date.now() / 1000;
@@ -257,10 +260,11 @@ function drawPanel() {
   if (host.links.length) {
     panel.appendChild(make("section", {}, [make("h3", {text: "Links"}), make("ul", {"class": "links"},
       host.links.map(function (each) {
-      var far = hosts[each[0]];
-      return make("li", {}, [make("button", {type: "button", onclick: function () { open(far.index,
-        tiles[far.index]); }},
-        [mark(far.state), make("span", {text: far.name + (each[1] > 1 ? " \\u00d7 " + each[1] : "")})])]);
+      var far = hosts[each[0]], sick = host.sick[each[0]];
+      return make("li", {}, [make("button", {type: "button", "class": sick ? "sick" : null, title: sick || null,
+        onclick: function () { open(far.index, tiles[far.index]); }},
+        [mark(far.state), make("span", {text: far.name + (each[1] > 1 ? " \\u00d7 " + each[1] : "")}),
+        sick ? make("b", {text: "link differs"}) : null])]);
     }))]));
   }
 }

@@ -95,6 +95,7 @@ td .open { border: 0; background: none; padding: 0; color: var(--accent); text-d
 #panel p, #panel ul { margin: 0.3rem 0; overflow-wrap: anywhere; } #panel ul { padding-left: 1.2rem;
   font-size: 0.87rem; }
 #panel .links { display: flex; flex-wrap: wrap; gap: 0.3rem; padding: 0; list-style: none; }
+#panel .links button.sick { border: 2px solid var(--differs); } #panel .links b { color: var(--differs); }
 #panel .links button { display: inline-flex; gap: 0.35rem; align-items: center; padding: 0.1rem 0.5rem 0.1rem 0.1rem; }
 a { color: var(--accent); }
 main { display: flex; flex-direction: column; } main > .more { align-self: flex-start; }

@@ -75,12 +75,11 @@ def cable_claims(plan: FabricPlan, found: str, marks: Marks) -> Iterator[Claim]:
         return
     cables = planned(plan.site, plan.fabric.name)
     cables.links = [link for link in cables.links if link.infiniband]
-    result = compare_cables(cables, {}, None, read_infiniband(found))
     by_device: dict[str, list[PlannedCable]] = {}
     for link in cables.links:
         for end in (link.one, link.other):
             by_device.setdefault(end.device, []).append(link)
-    faults: list[CableFault] = result["faults"]
+    faults = compare_cables(cables, {}, None, read_infiniband(found)).faults
     _mark(plan, cables.links, faults, marks)
     missing = {fault.cable for fault in faults if fault.kind == "missing"}
     faulty = {

@@ -22,17 +22,37 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model im
     SWITCH,
 )
 
-# By level, from the outside in: the levels that its alerts hide, and the labels that are then equal.
-INHIBITIONS = {
-    SITE: ((FEED, RACK, SWITCH, HOST, GUEST, PART, PORT, GPU), ()),
-    FEED: ((RACK, SWITCH, HOST, GUEST, PART, PORT, GPU), ("feed",)),
-    RACK: ((SWITCH, HOST, GUEST, PART, PORT, GPU), ("rack",)),
-    SWITCH: ((PORT,), ("rack",)),
-    HOST: ((GUEST, PART, PORT, GPU), ("host",)),
-    GUEST: ((PART, PORT, GPU), ("instance",)),
-    GPU: ((GPU,), ("instance",)),
-    OWN: ((OWN,), ("job",)),
-}
+
+@dataclass(frozen=True)
+class Inhibition:
+    """The alerts of a level that hide others, where the ``equal`` labels are; an alert without them hides nothing.
+
+    Alertmanager takes two labels that are both missing for equal: without the matcher, a switch without a rack would
+    hide the ports of all hosts without one.
+    """
+
+    level: str
+    hidden: tuple[str, ...]  # levels
+    equal: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()  # matchers, if not of all alerts of the level that hide others
+    targets: str = ""  # names of the hidden alerts, as a regular expression; "" for all of their levels
+
+
+# From the outside in. A leaf hides ports by the hosts' label "uplinks", the switches that they are connected with;
+# without the blueprint's cables, those in its rack.
+INHIBITIONS = (
+    Inhibition(SITE, (FEED, RACK, SWITCH, HOST, GUEST, PART, PORT, GPU)),
+    Inhibition(FEED, (RACK, SWITCH, HOST, GUEST, PART, PORT, GPU), ("feed",)),
+    Inhibition(RACK, (SWITCH, HOST, GUEST, PART, PORT, GPU), ("rack",)),
+    Inhibition(SWITCH, (SWITCH, PORT), ("uplinks",), ('alertname="SwitchDown"',), "RackPortsDown|PortDown"),
+    Inhibition(SWITCH, (PORT,), ("uplinks", "place"), ('alertname="RackPortsDown"',)),
+    Inhibition(SWITCH, (PORT,), ("rack", "place"), ('alertname="RackPortsDown"',)),
+    Inhibition(SWITCH, (SWITCH, PORT), ("rack",), ('alertname="SwitchDown"', 'uplinks=""'), "RackPortsDown|PortDown"),
+    Inhibition(HOST, (GUEST, PART, PORT, GPU), ("host",)),
+    Inhibition(GUEST, (PART, PORT, GPU), ("instance",)),
+    Inhibition(GPU, (GPU,), ("instance",)),
+    Inhibition(OWN, (OWN,), ("job",)),
+)
 TEXT = (
     "{{ range .Alerts }}{{ .Annotations.summary }}: {{ .Annotations.cause }}? {{ .Annotations.first_step }}"
     " ({{ .Annotations.runbook_url }})\n{{ end }}"
@@ -79,15 +99,18 @@ def _route(route: Route) -> dict[str, Any]:
 
 
 def _inhibitions() -> list[dict[str, Any]]:
-    inhibitions = []
-    for level, (hidden, equal) in INHIBITIONS.items():
-        names = "|".join(alert.name for alert in ALERTS.values() if alert.hides and alert.level == level)
-        rule: dict[str, Any] = {
-            "source_matchers": [f'alertname=~"{names}"'],
-            "target_matchers": [f'level=~"{"|".join(hidden)}"'],
-        }
-        inhibitions.append({**rule, "equal": list(equal)} if equal else rule)
-    return inhibitions
+    return [_rule(each) for each in INHIBITIONS]
+
+
+def _rule(each: Inhibition) -> dict[str, Any]:
+    names = "|".join(alert.name for alert in ALERTS.values() if alert.hides and alert.level == each.level)
+    source = each.source or (f'alertname=~"{names}"',)
+    targets = [f'alertname=~"{each.targets}"'] if each.targets else []
+    rule: dict[str, Any] = {
+        "source_matchers": [*source, *(f'{label}!=""' for label in each.equal)],
+        "target_matchers": [f'level=~"{"|".join(each.hidden)}"', *targets],
+    }
+    return {**rule, "equal": list(each.equal)} if each.equal else rule
 
 
 def _receiver(name: str, kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

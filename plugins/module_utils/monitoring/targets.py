@@ -39,7 +39,7 @@ JOBS = {
 # Labels that Prometheus or a target sets itself, and ours: no kind of block may have such a name.
 RESERVED = (
     *("alertname", "feed", "group", "host", "instance", "job", "level", "limits", "owner", "rack", "rail", "role"),
-    *("severity", "spare", "unit"),
+    *("severity", "spare", "unit", "uplinks"),
 )
 
 
@@ -55,6 +55,9 @@ def target_files(
     for name, rail in _rails(hosts).items():
         if name in labels:
             labels[name]["rail"] = str(rail)
+    for name, uplinks in _uplinks(hosts).items():
+        if name in labels:
+            labels[name]["uplinks"] = uplinks
     files = {}
     for name, job in jobs.items():
         by_target: dict[str, str] = {}
@@ -127,3 +130,18 @@ def _rails(hosts: Iterable[MonitoredHost]) -> dict[str, int]:
         for switch, rail in host.peers:
             rails.setdefault(switch, set()).add(rail)
     return {switch: numbers.pop() for switch, numbers in rails.items() if len(numbers) == 1}
+
+
+def _uplinks(hosts: Iterable[MonitoredHost]) -> dict[str, str]:
+    """Return a name of the leaves of each host, and of each leaf all of whose hosts have the same leaves.
+
+    It is that of the first of these leaves: a label with eight names would be on each series.
+    """
+    leaves_of = {host.name: tuple(sorted({switch for switch, _rail in host.peers})) for host in hosts if host.peers}
+    sets: dict[str, set[tuple[str, ...]]] = {}
+    for leaves in leaves_of.values():
+        for leaf in leaves:
+            sets.setdefault(leaf, set()).add(leaves)
+    groups = {leaves for leaves in leaves_of.values() if all(len(sets[leaf]) == 1 for leaf in leaves)}
+    names = {host: leaves[0] for host, leaves in leaves_of.items() if leaves in groups}
+    return {**names, **{leaf: leaves[0] for leaves in groups for leaf in leaves}}

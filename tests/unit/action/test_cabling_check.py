@@ -66,3 +66,19 @@ def test_wrong_arguments_are_refused(make, arguments, why):
 def test_a_blueprint_that_does_not_exist_is_named(make):
     with pytest.raises(AnsibleActionFail, match=r"/nowhere/blueprint\.yml"):
         make(cabling_check, blueprint="/nowhere/blueprint.yml", read={}).run(task_vars={})
+
+
+def test_a_proof_is_written_although_cables_are_wrong_and_is_no_failure(make, seen, tmp_path):
+    del seen["ens1np0"]
+
+    def run(check_mode=False):
+        given = {"blueprint": BLUEPRINT, "read": {"gpu01": {"neighbours": seen}}, "path": str(tmp_path / "proofs")}
+        return make(cabling_check, check_mode, **given).run(task_vars={})
+
+    assert run(check_mode=True)["changed"]
+    assert not (tmp_path / "proofs").exists()
+    found = run()
+    assert ("failed" in found, found["changed"]) == (False, True)
+    proof = json.loads((tmp_path / "proofs/cabling.json").read_text())
+    assert (proof["format"], proof["holds"]) == ("sailloft-proof/1", False)
+    assert not run()["changed"]

@@ -65,3 +65,27 @@ def test_nothing_is_written_of_what_is_refused(make, tmp_path):
     with pytest.raises(AnsibleActionFail, match="limits"):
         make(monitoring_plan, path=str(tmp_path), limits={"nonesuch": 1}).run(task_vars=VARIABLES)
     assert list(tmp_path.iterdir()) == []
+
+
+class Templated(dict):
+    """The variables of hosts as Ansible has them: raw, and evaluated when they are asked for."""
+
+    evaluated = 0
+
+    def raw_get(self, name):
+        return dict.__getitem__(self, name)
+
+    def __getitem__(self, name):
+        self.evaluated += 1
+        return {"ansible_host": "10.0.0.1", "site_addresses": {"bmc": "10.1.0.1"}}
+
+
+def test_templates_are_evaluated_at_any_depth_with_one_reading_of_a_host():
+    raw = {"ansible_host": "{{ a }}", "site_addresses": {"bmc": "{{ b }}"}, "site_rack": "r1"}
+    hostvars = Templated(n1=raw, n2={"ansible_host": "10.0.0.2"})
+    hosts = monitoring_plan.monitored_hosts({"nodes": ["n1", "n2"]}, hostvars)
+    assert [(each.address, each.addresses) for each in hosts] == [
+        ("10.0.0.1", {"bmc": "10.1.0.1"}),
+        ("10.0.0.2", {}),
+    ]
+    assert hostvars.evaluated == 1

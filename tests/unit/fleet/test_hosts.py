@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import sites
+import yaml
 from fleet_answers import answer
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.datum import (
@@ -19,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.datum import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import (
     COMPARED,
     NODE,
+    READS,
     STORE,
     fleet_hosts,
     refreshed,
@@ -88,3 +92,10 @@ def test_a_refresh_replaces_what_was_read_and_keeps_the_rest():
     assert {each.kind: each.state for each in later["hv"].data} == {DRIFT: OK, HEALTH: UNKNOWN}
     assert later["hv"].seen_s == NOW_S
     assert later["bm"] == first["bm"]
+
+
+def test_the_playbook_reads_the_groups_of_the_table():
+    plays = yaml.safe_load((Path(__file__).parents[3] / "playbooks/fleet.yml").read_text(encoding="utf-8"))
+    (pattern,) = [play["hosts"] for play in plays if play.get("name") == "Read the nodes anew"]
+    by_node = {group for group, kinds in READS.items() if set(kinds) & {HEALTH, IMAGE, DRIFT}}
+    assert set(pattern.split("'")[1].split(":")) == by_node

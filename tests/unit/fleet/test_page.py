@@ -55,3 +55,15 @@ def test_only_the_pages_own_script_runs_and_nothing_is_loaded():
     assert "default-src 'none'" in page
     assert re.search(r"script-src 'sha256-[\w+/=]{44}'", page)
     assert not re.search(r"(src|href)\s*=\s*[\"']|url\(|@import|https?:", page)
+
+
+def test_a_link_that_differs_is_marked_at_both_ends():
+    hosts = [FleetHost(name, "nodes") for name in ("gpu-2", "gpu-1", "leaf1")]
+    proved = Proved(links={("gpu-1", "leaf1"): "gpu-1 ens1 - leaf1 swp1: missing"})
+    data = data_of(fleet_page(look_at(hosts, {}, proved, NOW_S), FleetFloor(), "site", "proofs"))
+    ((one, other, text),) = data["sick"]
+    assert [data["hosts"][one][0], data["hosts"][other][0], data["texts"][text]] == [
+        "gpu-1",
+        "leaf1",
+        "gpu-1 ens1 - leaf1 swp1: missing",
+    ]

@@ -64,6 +64,8 @@ def test_the_claims_of_a_fabric_belong_to_the_devices_that_they_begin_with():
     states = {host: [(each.kind, each.state) for each in data] for host, data in proved.hosts.items()}
     assert states == {"leaf1": [(FABRIC, DIFFERS)], "gpu-1": [(FABRIC, DIFFERS)], "gpu-2": [(FABRIC, UNKNOWN)]}
     assert "no route" in proved.hosts["gpu-2"][0].text
+    ((ends, text),) = proved.links.items()
+    assert (ends, "swp1" in text) == (("gpu-1", "leaf1"), True)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100000, "[]", '{"format": "sailloft-proof/1"}', '{"format": 7}'])

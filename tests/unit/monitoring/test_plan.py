@@ -14,7 +14,9 @@ from monitored_sites import GROUPS, RECEIVERS, ROUTES, SETTINGS, node, site
 
 from ansible_collections.sailloft.fleet.plugins.action.monitoring_plan import to_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import JOBS, target_files
 
 
 def written(folder, files):
@@ -58,6 +60,7 @@ def test_a_target_has_the_labels_of_its_place():
             "rack": "rack-002",
             "unit": "1",
             "pod": "1",
+            "uplinks": "leaf1",
         },
     }
     assert targets["vm1"]["labels"] == {
@@ -151,3 +154,17 @@ def test_a_block_with_the_name_of_a_label_is_refused():
 def test_an_inventory_without_a_host_to_monitor_is_refused():
     with raises(MonitoringError, "jobs"):
         plan({}, [node(1, groups=("other",))], GROUPS)
+
+
+def test_leaves_and_their_hosts_have_one_label_in_any_rack_unless_sets_of_leaves_overlap():
+    def label(*peers):
+        hosts = [node(number, peers=tuple((leaf, 0) for leaf in leaves)) for number, leaves in enumerate(peers, 1)]
+        hosts += [MonitoredHost(name, ("roce_switches",), name) for name in ("leaf1", "leaf2", "leaf3")]
+        lines = json.loads(target_files(hosts, {"ssh": JOBS["ssh"]})["ssh"])
+        return {line["labels"]["instance"]: line["labels"].get("uplinks") for line in lines}
+
+    assert label(("leaf2", "leaf1"), ("leaf1", "leaf2"), ("leaf3",)) == {
+        **dict.fromkeys(("node-00001", "node-00002", "leaf1", "leaf2"), "leaf1"),
+        **dict.fromkeys(("node-00003", "leaf3"), "leaf3"),
+    }
+    assert set(label(("leaf1", "leaf2"), ("leaf1",)).values()) == {None}

@@ -31,6 +31,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.marks im
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import cable_claims
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.uplinks import Uplinks
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.links import FaultyLink, link_claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Planned, PlannedEnd, planned
 
 SHOWN_MARKS = 6
@@ -38,10 +40,15 @@ SHOWN_MARKS = 6
 
 @dataclass
 class LinkTable:
-    """The table's lines, the faults in plain data, and how many links are healthy, faulty and not known."""
+    """The table's lines, the faults in plain data, and how many links are healthy, faulty and not known.
+
+    ``links``: all, by their ends; ``unread``: those that are not known.
+    """
 
     lines: list[str] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     healthy: int = 0
     faulty: int = 0
     unknown: int = 0
@@ -102,9 +109,21 @@ def table(
         ended = fold(map(str, judged.ended))
         blocks.append(((0, 2), [f"counters at their end, which show no increase until ibqueryerrors -k: {ended}"]))
     made.lines = [line for _rank, lines in sorted(blocks, key=lambda block: block[0]) for line in lines]
+    made.links, made.unread = [str(pair) for pair in links], [str(pair) for pair in unknown]
     made.faulty, made.unknown = len(sick), len(unknown)
     made.healthy = len(links) - made.faulty - made.unknown
     return made
+
+
+def health_proof(fabric: str, made: LinkTable) -> Proof:
+    """Return the table as a proof."""
+    faults = [
+        FaultyLink(link, ", ".join(fault["checks"]), f"{fault['part']}: {fault['cause']}")
+        for fault in made.faults
+        for link in fault["links"]
+    ]
+    claims = link_claims(made.links, faults, made.unread, "ib_fabric_info")
+    return Proof(f"infiniband-{fabric}-health", f"Health of the InfiniBand fabric {fabric}", fabric, claims)
 
 
 def fabric_cables(plan: FabricPlan) -> Planned:

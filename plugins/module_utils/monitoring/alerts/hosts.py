@@ -33,6 +33,10 @@ RECORDINGS = (
     Recording("rack:sailloft_host_up:avg", f'avg by (rack, feed) ({UP}{{rack!=""}})'),
     Recording("role:sailloft_host_up:avg", f"avg by (role) ({UP})"),
 )
+# Guests go down with their host: a host with many of them is neither a site nor a rack.
+OUTER = f'{UP}{{role!="guest"}}'
+# Server firmware may take half an hour; the last sample before that counts.
+BEFORE = "last_over_time(node_boot_time_seconds[1h] offset 15m)"
 TWO = (at("n1", feed="a"), at("n2", feed="a"))
 OTHER_RACK = {up("node", at("hv3", role="hypervisor", rack="r2", feed="b")): (1.0, 1.0)}
 SWITCH_1 = at("leaf1", role="switch")
@@ -42,7 +46,7 @@ BOOT = at("boot1", role="boot_server")
 ALERTS = (
     Alert(
         "SiteUnreachable",
-        f"avg({UP}) < 0.1 and count({UP}) > 2",
+        f"avg({OUTER}) < 0.1 and count({OUTER}) > 2",
         minutes=1,
         severity=CRITICAL,
         owner=DATACENTER,
@@ -57,7 +61,7 @@ ALERTS = (
     ),
     Alert(
         "FeedDown",
-        f'max by (feed) ({UP}{{feed!=""}}) == 0 and count by (feed) ({UP}{{feed!=""}}) > 1',
+        f'max by (feed) ({UP}{{feed!=""}}) == 0 and count by (feed) ({UP}{{feed!="",role!="guest"}}) > 1',
         minutes=1,
         severity=CRITICAL,
         owner=DATACENTER,
@@ -72,7 +76,9 @@ ALERTS = (
     ),
     Alert(
         "RackDown",
-        f'max by (rack, feed) ({UP}{{rack!=""}}) == 0 and count by (rack, feed) ({UP}{{rack!=""}}) > 1',
+        # A rack with two feeds is down if both are.
+        f'max by (rack, feed) ({UP}{{rack!=""}}) and on (rack) (max by (rack) ({UP}{{rack!=""}}) == 0'
+        f' and count by (rack) ({UP}{{rack!="",role!="guest"}}) > 1)',
         minutes=1,
         severity=CRITICAL,
         owner=DATACENTER,
@@ -132,7 +138,7 @@ ALERTS = (
     ),
     Alert(
         "HostRestarted",
-        "node_boot_time_seconds - node_boot_time_seconds offset 15m > 60",
+        f"node_boot_time_seconds - {BEFORE} > 60",
         minutes=0,
         severity=INFO,
         owner=HARDWARE,

@@ -9,7 +9,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model im
     GONE,
     NETWORK,
     PART,
-    PLATFORM,
     PORT,
     SWITCH,
     WARNING,
@@ -17,29 +16,37 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model im
     Case,
 )
 
-DEVICE = f'device="leaf1",kind="switch",job="node",{at("control", role="monitoring")}'
-PORT_DOWN = 'check="port_down",kind="port",layer="hardware",action="drain",job="node"'
+CONTROL = f'job="node",{at("control", role="monitoring")}'
+DEVICE = f'device="leaf1",kind="switch",{CONTROL}'
+DROPS = f'device="leaf1",port="swp1",counter="dropped",class="roce",{CONTROL}'
+LINK = f'fabric="compute",link="a ib1 - b ib2",part="cable",check="port_rate",{CONTROL}'
+DOWN = 'sailloft_health_fault{check="port_down"'
+UPLINKS = ',uplinks="leaf1"'
+
+
+def _port_down(of: str) -> str:
+    labels = 'kind="port",place="mlx5_0/1",layer="hardware",action="drain",job="node"'
+    return f'sailloft_health_fault{{check="port_down",{labels},{of}}}'
+
 
 ALERTS = (
     Alert(
         "RackPortsDown",
-        'count by (rack, place) (sailloft_health_fault{check="port_down"}) > 2',
+        # Hosts with the same leaves may stand in several racks; without the blueprint's cables, those of a rack count.
+        f'count by (uplinks, place) ({DOWN},uplinks!=""}}) > 2'
+        f' or count by (rack, place) ({DOWN},uplinks="",rack!=""}}) > 2',
         minutes=1,
         severity=WARNING,
         owner=NETWORK,
         level=SWITCH,
-        summary="the port {{ $labels.place }} of several hosts in the rack {{ $labels.rack }} is down",
+        summary="the port {{ $labels.place }} of several hosts is down: {{ $labels.rack }}{{ $labels.uplinks }}",
         cause="their switch, or a change of its ports",
         step="look at the far switch of this port",
         runbook="port-down",
-        place=("rack", "place"),
+        place=("place",),
         cases=(
-            Case(
-                {
-                    f'sailloft_health_fault{{{PORT_DOWN},place="mlx5_0/1",{at(name)}}}': (GONE, 1)
-                    for name in ("n1", "n2", "n3")
-                }
-            ),
+            Case({_port_down(at(name)): (GONE, 1) for name in ("n1", "n2", "n3")}),
+            Case({_port_down(at(f"n{rack}", rack=f"r{rack}") + UPLINKS): (GONE, 1) for rack in range(3)}),
         ),
         hides=True,
     ),
@@ -113,23 +120,32 @@ ALERTS = (
         cases=(Case({f"sailloft_fabric_drift_device_read{{{DEVICE}}}": (1, 0)}),),
     ),
     Alert(
-        "FabricDriftOld",
-        'time() - node_textfile_mtime_seconds{file=~".*/fabric_drift[.]prom",OF} > LIMIT',
-        minutes=5,
+        "SwitchDrops",
+        # A reading an hour, or more often.
+        'increase(sailloft_fabric_counter_total{counter=~"dropped|watchdog"}[3h]) > 0',
+        minutes=0,
         severity=WARNING,
-        owner=PLATFORM,
+        owner=NETWORK,
         level=PART,
-        summary="nobody compared the fabric with its policy on {{ $labels.instance }} for too long",
-        cause="the timer of playbooks/fabric_drift.yml, or a run that fails before the comparison",
-        step="run it by hand",
-        runbook="fabric-drift",
-        place=("instance",),
-        cases=(
-            Case(
-                {f'node_textfile_mtime_seconds{{file="/x/fabric_drift.prom",job="node",{at()}}}': ("now", "+0")},
-                delay_m=120,
-            ),
-        ),
-        limit="fabric_drift_age_seconds",
+        summary="{{ $labels.device }} {{ $labels.port }}: {{ $labels.counter }} of {{ $labels.class }} has grown",
+        cause="a queue of RoCE that is not lossless, or a pause storm",
+        step="run playbooks/fabric_drift.yml with fabric_drift_traffic_s",
+        runbook="roce-loss",
+        place=("device", "port", "counter", "class"),
+        cases=(Case({f"sailloft_fabric_counter_total{{{DROPS}}}": (5, "+1")}, delay_m=1, ends_m=181),),
+    ),
+    Alert(
+        "InfinibandLinkFault",
+        "sailloft_ib_link_fault == 1",
+        minutes=1,
+        severity=WARNING,
+        owner=NETWORK,
+        level=PART,
+        summary="{{ $labels.fabric }}: the link {{ $labels.link }} has a fault: {{ $labels.check }}",
+        cause="the {{ $labels.part }} at this link",
+        step="run playbooks/ib_health.yml, which names what to repair or to isolate",
+        runbook="port-errors",
+        place=("fabric", "link", "check"),
+        cases=(Case({f"sailloft_ib_link_fault{{{LINK}}}": (GONE, 1)}),),
     ),
 )

@@ -144,6 +144,39 @@ ALERTS = (
         limit="health_age_seconds",
     ),
     _own(
+        "ReadingOld",
+        'time() - sailloft_reading_timestamp_seconds{job="node",OF} > LIMIT',
+        5,
+        (
+            "what a playbook has read is old: {{ $labels.reading }} on {{ $labels.instance }}",
+            "the timer of the playbook, or a run that fails before it writes",
+            "run it by hand",
+        ),
+        "reading-old",
+        ("instance", "reading"),
+        _case("sailloft_reading_timestamp_seconds", NOW, "+0", 'reading="fleet"', delay_m=120),
+        limit="reading_age_seconds",
+    ),
+    _own(
+        "ReadingGone",
+        "(sailloft_reading_timestamp_seconds offset 1h unless sailloft_reading_timestamp_seconds)"
+        f" and on (instance) {UP} == 1",
+        5,
+        (
+            "what a playbook has read is gone: {{ $labels.reading }} on {{ $labels.instance }}",
+            "its file in the textfile directory was removed",
+            "run the playbook again; if it was removed on purpose, this ends within an hour",
+        ),
+        "reading-old",
+        ("instance", "reading"),
+        Case(
+            {
+                f'sailloft_reading_timestamp_seconds{{reading="fabric_drift",job="node",{at()}}}': (NOW, GONE),
+                up("node", at()): (1, 1),
+            }
+        ),
+    ),
+    _own(
         "TextfileError",
         "node_textfile_scrape_error == 1",
         5,

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.links import FaultyLink, link_claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
     InfinibandLink,
     Neighbour,
@@ -23,11 +25,24 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planne
 
 
 class CableFault(NamedTuple):
-    """A fault of a cable; its message ends with the remedy."""
+    """A fault of a cable; its message ends with the remedy. Of several cables, ``cable`` has " and " between them."""
 
     kind: str
     cable: str
     message: str
+
+
+class JudgedCables(NamedTuple):
+    """The faults, how many planned cables are right and wrong, and those of which no end was read."""
+
+    faults: list[CableFault]
+    right: int
+    wrong: int
+    unread: list[PlannedCable]
+
+    def counts(self) -> dict[str, Any]:
+        """Return ``faults``, and how many cables are ``right``, ``wrong`` and ``unread``."""
+        return {**self._asdict(), "unread": len(self.unread)}
 
 
 def compare(
@@ -35,8 +50,8 @@ def compare(
     seen: Mapping[str, Mapping[str, Neighbour]],
     speeds: Mapping[str, Mapping[str, float]] | None = None,
     infiniband: Iterable[InfinibandLink] | None = None,
-) -> dict[str, Any]:
-    """Return ``faults``, and how many cables are ``right``, ``wrong`` and ``unread``.
+) -> JudgedCables:
+    """Return the judged cables.
 
     ``seen``: device -> interface -> neighbour, of the devices that were read. ``speeds``: device -> interface ->
     Gbit/s. ``infiniband``: the links of the subnet; without it, InfiniBand cables count as not read.
@@ -68,7 +83,8 @@ def compare(
         # The subnet manager sees everything that is connected to it.
         subnet = {end.device for end in planned.infiniband.values()}
     faults: list[CableFault] = []
-    judged = {"right": 0, "wrong": 0, "unread": 0}
+    judged = {"right": 0, "wrong": 0}
+    unread = []
     wrong: dict[PlannedEnd, PlannedEnd] = {}
     for link in planned.links:
         end_a, end_b = link.one, link.other
@@ -81,7 +97,7 @@ def compare(
         if not link.infiniband and hidden & {end_a, end_b} and not any(end in views for end in readers):
             readers = []
         if not readers:
-            judged["unread"] += 1
+            unread.append(link)
             continue
         fault_count = len(faults)
         faults += _judge(link, readers, views, wrong)
@@ -98,14 +114,23 @@ def compare(
     faults = _swapped(faults, wrong, expected)
     faults += _unplanned(views, expected)
     faults += _named_twice(in_subnet)
-    return {"faults": faults, **judged}
+    return JudgedCables(faults, judged["right"], judged["wrong"], unread)
 
 
-def report(result: Mapping[str, Any], silent: Mapping[str, str]) -> list[str]:
+def report(judged: JudgedCables, silent: Mapping[str, str]) -> list[str]:
     """Return the result of ``compare`` as lines: sums, devices that were not read with their cause, faults."""
-    sums = f"{result['right']} cables are correct, {result['wrong']} wrong, {result['unread']} not read"
+    sums = f"{judged.right} cables are correct, {judged.wrong} wrong, {len(judged.unread)} not read"
     unread = [f"{device} was not read: {cause}" for device, cause in silent.items()]
-    return [sums, *unread, *(fault.message for fault in result["faults"])]
+    return [sums, *unread, *(fault.message for fault in judged.faults)]
+
+
+def cabling_proof(planned: Planned, judged: JudgedCables) -> Proof:
+    """Return the proof of the cables."""
+    faults = [
+        FaultyLink(cable, fault.kind, fault.message) for fault in judged.faults for cable in fault.cable.split(" and ")
+    ]
+    claims = link_claims(map(str, planned.links), faults, {*map(str, judged.unread)}, "cabling_info")
+    return Proof("cabling", "Cables", "cabling", claims)
 
 
 def _judge(

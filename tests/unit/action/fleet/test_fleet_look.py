@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from fleet_answers import answer, fault
 
 from ansible_collections.sailloft.fleet.plugins.action import fleet_look
-from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import NODE
+from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import NODE, STORE
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
@@ -110,3 +110,20 @@ def test_a_damaged_state_is_refused(look, tmp_path):
 def test_a_blueprint_gives_racks(look, tmp_path):
     assert look(answer(), blueprint="inventories/small/blueprint.yml")["changed"]
     assert '"racks":[["' in texts(tmp_path)["fleet.html"].decode()
+
+
+def test_states_are_metrics_and_boot_servers_only_if_all_were_asked(make, tmp_path):
+    groups = {"all": ["gpu-1", "boot1", "boot2"], "gpu_nodes": ["gpu-1"], "boot_servers": ["boot1", "boot2"]}
+    store = {STORE: {"channels": [], "images": [], "missing": [], "statement": 3}}
+
+    def run(boot2):
+        hostvars = {"gpu-1": {NODE: answer()}, "boot1": store, "boot2": boot2}
+        paths = {"path": str(tmp_path / "fleet"), "proofs": str(tmp_path), "metrics_path": str(tmp_path / "metrics")}
+        make(fleet_look, **paths).run(task_vars={"groups": groups, "hostvars": hostvars})
+        return {each.name: each.read_text() for each in (tmp_path / "metrics").iterdir()}
+
+    assert list(run({})) == ["sailloft_fleet.prom"]
+    written = run({STORE: {"unreachable": True}})
+    assert 'sailloft_fleet_state{device="gpu-1",kind="health"} 0\n' in written["sailloft_fleet.prom"]
+    assert 'sailloft_boot_server_read{device="boot2"} 0\n' in written["sailloft_boot_servers.prom"]
+    assert 'sailloft_reading_timestamp_seconds{reading="boot_servers"} ' in written["sailloft_boot_servers.prom"]

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import ib_sites
 import pytest
 import sites
@@ -53,6 +55,23 @@ def test_the_increase_since_the_last_run_is_judged(judged):
     result = judged(7200, {port: {"SymbolErrorCounter": 1000} for port in ERRORS}, spare_uplinks=1)
     assert [fault["part"] for fault in result["faults"]] == ["cable"]
     assert (result["holds"], result["ports"]) == (False, [])
+
+
+def test_the_result_is_a_proof_and_metrics(judged, tmp_path):
+    first = judged(0, ERRORS, metrics_path=str(tmp_path / "metrics"))
+    proof = json.loads((tmp_path / "proofs/infiniband-compute-health.json").read_text())
+    assert ("failed" in first, {claim["layer"] for claim in proof["claims"]}) == (False, {"unread"})
+    judged(3600, {port: {"SymbolErrorCounter": 1000} for port in ERRORS}, metrics_path=str(tmp_path / "metrics"))
+    proof = json.loads((tmp_path / "proofs/infiniband-compute-health.json").read_text())
+    (failed,) = [claim for claim in proof["claims"] if claim["holds"] is False]
+    assert failed["claim"] == "leaf-1-2 ib4 - spine-2 ib2: the link"
+    lines = (tmp_path / "metrics/sailloft_ib_health_compute.prom").read_text().splitlines()
+    link = 'link="leaf-1-2 ib4 - spine-2 ib2",part="cable",check="port_symbol_errors"'
+    port = 'node="spine-2",port="2",counter="SymbolErrorCounter"'
+    assert f'sailloft_ib_link_fault{{fabric="compute",{link}}} 1' in lines
+    assert f'sailloft_ib_port_counter_total{{fabric="compute",{port}}} 1000' in lines
+    assert 'sailloft_ib_links{fabric="compute",state="healthy"} 15' in lines
+    assert 'sailloft_reading_timestamp_seconds{reading="ib_health_compute"} 3600' in lines
 
 
 def test_ports_are_returned_for_isolation_or_refused(judged):

@@ -10,13 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import Mentions
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import cabling_proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare as judged
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import InfinibandLink, Neighbour
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import interfaces, planned
 
 SITE = sites.site()
 NAMES = interfaces(SITE)
 PLANNED = planned(SITE)
+
+
+def compare(*given):
+    """Return the faults and the counts."""
+    return judged(*given).counts()
 
 
 def plugged():
@@ -175,3 +181,23 @@ def test_faults_of_infiniband_cables_are_found(blue_vela):
     assert kinds(compare(planned(blue_vela), {}, None, swapped)) == ["swapped"]
     slow = [links[0]._replace(speed_gbit_s=200), *links[1:]]
     assert kinds(compare(planned(blue_vela), {}, None, slow)) == ["speed"]
+
+
+def test_the_proof_names_devices_without_faults_faults_and_what_was_not_read():
+    cables = plugged()
+    (one, other) = cables.pop(0)
+    proof = cabling_proof(PLANNED, judged(PLANNED, view(cables)))
+    (failed,) = [claim for claim in proof.claims if claim.holds is False]
+    assert (failed.claim, failed.seen) == (f"{' '.join(one)} - {' '.join(other)}: the link", "missing")
+    assert proof.counts.held == len({end.device for link in PLANNED.links for end in (link.one, link.other)}) - 2
+    assert cabling_proof(PLANNED, judged(PLANNED, view(plugged()))).holds
+    nothing = cabling_proof(PLANNED, judged(PLANNED, {}))
+    assert {(claim.layer, claim.seen) for claim in nothing.claims} == {("unread", None)}
+
+
+def test_two_exchanged_cables_are_two_links_of_the_proof():
+    (one, far), (other, beyond), *rest = plugged()
+    crossed = [(one, beyond), (other, far), *rest]
+    proof = cabling_proof(PLANNED, judged(PLANNED, view(crossed)))
+    failed = {claim.claim for claim in proof.claims if claim.holds is False}
+    assert failed == {f"{' '.join(a)} - {' '.join(b)}: the link" for a, b in ((one, far), (other, beyond))}

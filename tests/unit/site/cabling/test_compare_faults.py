@@ -41,11 +41,11 @@ def seen(changes, read=DEVICES):
 
 
 def told(found):
-    return [f"{fault.kind}: {fault.message}" for fault in found["faults"]]
+    return [f"{fault.kind}: {fault.message}" for fault in found.faults]
 
 
 def counts(found):
-    return found["right"], found["wrong"], found["unread"]
+    return found.right, found.wrong, len(found.unread)
 
 
 FAULTS = {
@@ -157,12 +157,12 @@ def test_each_fault_is_reported_once_with_the_remedy(name):
 
 def test_a_fault_names_its_cable():
     found = compare(planned(), seen({"a e1": None, "s p1": None, "a e9": "b e9", "b e9": "a e9"}))
-    assert found["faults"] == [
+    assert found.faults == [
         CableFault("missing", "a e1 - s p1", "a e1 and s p1: no neighbour; connect the cable"),
         CableFault("unplanned", "a e9 - b e9", "no such cable is planned; plan it or remove it"),
     ]
     swapped = compare(planned(), seen({"a e1": "s p2", "b e1": "s p1"}, ("a", "b")))
-    assert [fault.cable for fault in swapped["faults"]] == ["a e1 - s p1 and b e1 - s p2"]
+    assert [fault.cable for fault in swapped.faults] == ["a e1 - s p1 and b e1 - s p2"]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_link_with_another_speed_than_planned_is_reported(speeds, speed, messa
 
 def test_the_speed_of_a_cable_with_another_fault_is_not_reported():
     found = compare(planned(), seen({"a e1": "s p9"}, ("a",)), {"a": {"e1": 25}})
-    assert [fault.kind for fault in found["faults"]] == ["wrong"]
+    assert [fault.kind for fault in found.faults] == ["wrong"]
 
 
 @pytest.mark.parametrize(
