@@ -87,6 +87,12 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+# Values of the inventory are of Ansible's own classes (ansible-core 2.19), which are written as what they extend. The
+# first class that fits counts, and a bool is an int.
+for _kind in (bool, str, int, float, list, dict):
+    _Dumper.add_multi_representer(_kind, yaml.SafeDumper.yaml_representers[_kind])
+
+
 def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[MonitoredHost]:
     """Return the hosts of the inventory with what labels and addresses need; only templates are evaluated."""
     groups_by_host: dict[str, list[str]] = {}

@@ -84,7 +84,7 @@ class Daemon:
 
     def command_line(self) -> str:
         """Return the command for ExecStart, with "$" as systemd wants it."""
-        return " ".join(re.sub(r"\$(?!\{)", "$$$$", argument) for argument in self.command)
+        return " ".join(re.sub(r"\$(?!\{)", "$$", argument) for argument in self.command)
 
     def drop_in(self, module: str, before: str = "") -> HostFile:
         """Return the file that gives the distribution's unit our command line. ``before``: further settings."""
