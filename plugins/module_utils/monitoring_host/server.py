@@ -143,7 +143,8 @@ def verify(system: System, files: Sequence[HostFile], check: bool) -> None:
             with open(path, "wb") as stream:
                 stream.write(file.content or b"")
             names.append(name)
-        for name in names:
+        # The check of prometheus.yml reads the rules too, but does not name their file.
+        for name in sorted(names, key=lambda name: not name.startswith("rules/")):
             command = _checker(name, os.path.join(folder, name))
             if not command or (check and not system.exists(command[0])):
                 continue
