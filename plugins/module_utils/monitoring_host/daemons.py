@@ -17,7 +17,7 @@ import stat
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import write_atomic
@@ -191,28 +191,32 @@ def _bring(system: System, daemon: Daemon, running: Running, outcome: Outcome, i
     else:
         return
     if daemon.url:
-        wait(daemon)
+        wait(daemon, lambda: _same(daemon.command, _running(system, daemon, in_image).command))
     system.remove(_mark(daemon))
 
 
-def wait(daemon: Daemon, limit_s: float = LIMIT_S) -> None:
-    """Wait until the daemon answers, with whatever status. Raises HostError."""
+def wait(daemon: Daemon, runs: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+    """Wait until the daemon answers, with whatever status, and ``runs``: another may have its port. Raises HostError."""
     # Nothing is sent but the question whether somebody answers.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     end = time.monotonic() + limit_s
     while True:
+        cause = ""
         try:
             with opener.open(daemon.url, timeout=5):
-                return
+                pass
         except urllib.error.HTTPError:
-            return
+            pass
         except OSError as error:
-            if time.monotonic() > end:
-                raise HostError(
-                    f"{daemon.unit} does not answer at {daemon.url}: {error}", f"see journalctl -u {daemon.unit}"
-                ) from error
+            cause = f"does not answer at {daemon.url}: {error}"
+        if not cause:
+            if runs():
+                return
+            cause = f"has ended, and another program answers at {daemon.url}"
+        if time.monotonic() > end:
+            raise HostError(f"{daemon.unit} {cause}", f"see journalctl -u {daemon.unit}")
         time.sleep(PAUSE_S)
 
 

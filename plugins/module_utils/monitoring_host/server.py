@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -148,13 +149,22 @@ def verify(system: System, files: Sequence[HostFile], check: bool) -> None:
             command = _checker(name, os.path.join(folder, name))
             if not command or (check and not system.exists(command[0])):
                 continue
-            try:
-                system.run(command)
-            except HostError as error:
-                cause = str(error.cause).replace(f"{folder}/", "")
-                raise HostError(
-                    f"{MODULE}: {name} is refused: {cause}", "correct it; the former files stay in use"
-                ) from error
+            refusal = _refusal(command).replace(f"{folder}/", "")
+            if refusal:
+                raise HostError(f"{MODULE}: {name} is refused: {refusal}", "correct it; the former files stay in use")
+
+
+def _refusal(command: list[str]) -> str:
+    """Return what a program says of a file that it refuses; "" for one that it accepts. Raises HostError without it."""
+    try:
+        # amtool prints the cause to standard output.
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise HostError(f"{MODULE}: there is no {command[0]}", "install the packages of the role first") from None
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return "; ".join([f"{os.path.basename(command[0])} says", *lines[-4:]]) if done.returncode else ""
 
 
 def _checker(name: str, path: str) -> list[str]:
