@@ -120,8 +120,8 @@ def ensure(
     system: System, request: Mapping[str, Any], in_image: bool, check: bool = False, python: str = sys.executable
 ) -> Outcome:
     """Bring the node to the options of the module. Raises HostError."""
-    check_systemd(system, MODULE, not in_image)
     network = _network(request["network"])
+    check_systemd(system, MODULE, not in_image)
     if in_image and not network:
         raise RequestError(
             f"{MODULE}: an image does not know the address of its node", "set monitoring_node_network to the network"
