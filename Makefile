@@ -242,7 +242,7 @@ molecule-slow: packages .venv/.tests images
 	molecule/run gpu_server
 
 molecule-long: packages .venv/.tests images vcsim
-	molecule/run gpu_guest gpu_acs vsphere_guest interrupted node_boot node_health roce_path
+	molecule/run gpu_guest gpu_acs vsphere_guest interrupted node_boot node_health roce_path monitoring
 
 bench: packages .venv/.tests images
 	benchmarks/run

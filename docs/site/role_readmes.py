@@ -25,6 +25,8 @@ PAGES = {
     "gpu_vm": "gpu-vms",
     "ib_fabric": "infiniband",
     "ib_host": "infiniband-hosts",
+    "monitoring": "monitoring",
+    "monitoring_node": "monitoring",
     "node_boot": "boot-nodes",
     "node_health": "health",
     "node_identity": "node-secrets",

@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import MonitoringPlan, plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import is_literal
 
@@ -30,6 +30,10 @@ SETTINGS: dict[str, Any] = {
     "runbooks": {"type": "str"},
     "blackbox": {"type": "str"},
     "alertmanagers": {"type": "list", "elements": "str"},
+    "timing": {"type": "dict"},
+    "client": {"type": "dict"},
+    "replica": {"type": "str"},
+    "rules": {"type": "dict"},
 }
 
 
@@ -52,7 +56,7 @@ class ActionModule(ActionBase):
         try:
             hosts = monitored_hosts(groups, variables.get("hostvars", {}))
             planned = plan({name: arguments[name] for name in SETTINGS}, hosts, groups)
-            texts = {**planned.texts, **{name: to_yaml(data) for name, data in planned.documents.items()}}
+            texts = planned_texts(planned)
             changes = write_changed(path, texts, self._task.check_mode) if path else []
         except SailloftError as error:
             raise AnsibleActionFail(str(error)) from error
@@ -68,6 +72,11 @@ class ActionModule(ActionBase):
         }
 
 
+def planned_texts(planned: MonitoringPlan) -> dict[str, str]:
+    """Return the texts of all files by name."""
+    return {**planned.texts, **{name: to_yaml(data) for name, data in planned.documents.items()}}
+
+
 def to_yaml(data: Any) -> str:
     """Return the text of a file, without anchors and in the order of the data."""
     return HEADER + yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)
@@ -77,6 +86,12 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         """Write equal parts in full."""
         return True
+
+
+# Values of the inventory are of Ansible's own classes (ansible-core 2.19), which are written as what they extend. The
+# first class that fits counts, and a bool is an int.
+for _kind in (bool, str, int, float, list, dict):
+    _Dumper.add_multi_representer(_kind, yaml.SafeDumper.yaml_representers[_kind])
 
 
 def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[MonitoredHost]:
@@ -103,8 +118,8 @@ def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[
 
 
 VARIABLES = (
-    *("ansible_host", "ansible_port", "gpu_guest_host", "site_addresses", "site_blocks", "site_feed", "site_host"),
-    *("site_ports", "site_rack", "site_spare", "site_unit"),
+    *("ansible_host", "ansible_port", "gpu_guest_host", "monitoring_address", "site_addresses", "site_blocks"),
+    *("site_feed", "site_host", "site_ports", "site_rack", "site_spare", "site_unit"),
 )
 
 
@@ -115,6 +130,7 @@ def _host(name: str, groups: list[str], variables: Mapping[str, Any]) -> Monitor
         tuple(groups),
         address=str(variables.get("ansible_host") or name),
         addresses=variables.get("site_addresses") or {},
+        listens_on=str(variables.get("monitoring_address") or ""),
         ssh_port=int(variables.get("ansible_port") or 0) or None,
         rack=str(variables.get("site_rack") or ""),
         unit=variables.get("site_unit"),

@@ -23,8 +23,8 @@ options:
   jobs:
     description: >-
       By name of a job, settings instead of its own: C(groups), C(port), C(interval_s), C(network) (of
-      C(site_addresses)), C(module) (of the blackbox exporter). An empty list of groups drops a job; another name is
-      another job.
+      C(site_addresses)), C(module) (of the blackbox exporter), C(plain) (HTTP in spite of O(client)). An empty list of
+      groups drops a job; another name is another job.
     type: dict
   limits:
     description: By name of a limit, its value, or values by group; C(all) is for the other hosts.
@@ -56,6 +56,22 @@ options:
     description: HOST:PORT of each Alertmanager.
     type: list
     elements: str
+  timing:
+    description: >-
+      Seconds: C(evaluation_s) (30) between evaluations of the rules; C(group_wait_s) (30) until the first message of a
+      group of alerts, C(group_interval_s) (300) until one of its changes, C(repeat_s) (14400) until it is repeated.
+    type: dict
+  client:
+    description: >-
+      How Prometheus reaches exporters and Alertmanagers by HTTPS: C(ca_file), and C(username) with C(password_file), as
+      paths on its server. Without it, by HTTP.
+    type: dict
+  replica:
+    description: The external label C(replica), which tells the servers of a pair apart, and which alerts do not have.
+    type: str
+  rules:
+    description: By name of a file, the groups of rules of your own, as Prometheus has them in C(groups).
+    type: dict
   path:
     description: Directory for the files, created if it is missing. Without it, nothing is written.
     type: path

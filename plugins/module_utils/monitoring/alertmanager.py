@@ -69,8 +69,21 @@ class Route:
     owner: Sequence[str] = ()
 
 
+@dataclass(frozen=True)
+class Timing:
+    """Seconds between evaluations of the rules; until a group's first message, its next one, and its repetition."""
+
+    evaluation_s: int = 30
+    group_wait_s: int = 30
+    group_interval_s: int = 300
+    repeat_s: int = 14400
+
+
 def alertmanager(
-    receivers: Mapping[str, Mapping[str, Mapping[str, Any]]], routes: Iterable[Route], blocks: Iterable[str]
+    receivers: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    routes: Iterable[Route],
+    blocks: Iterable[str],
+    timing: Timing,
 ) -> dict[str, Any]:
     """Return the configuration. ``receivers``: settings by kind, by name. ``blocks``: the labels of the blocks."""
     routes = list(routes)
@@ -79,9 +92,9 @@ def alertmanager(
         "route": {
             "receiver": default,
             "group_by": ["alertname", *blocks, "rack"],
-            "group_wait": "30s",
-            "group_interval": "5m",
-            "repeat_interval": "4h",
+            "group_wait": f"{timing.group_wait_s}s",
+            "group_interval": f"{timing.group_interval_s}s",
+            "repeat_interval": f"{timing.repeat_s}s",
             "routes": [_route(route) for route in routes if route.severity or route.owner],
         },
         "inhibit_rules": _inhibitions(),

@@ -32,6 +32,7 @@ class MonitoredHost:
     groups: tuple[str, ...]
     address: str  # of Ansible: an IP address, or a name
     addresses: Mapping[str, str] = field(default_factory=dict)  # by network
+    listens_on: str = ""  # the address of its exporters, if it is not that of Ansible
     ssh_port: int | None = None
     rack: str = ""
     unit: int | None = None  # of the rack, from its foot
@@ -51,6 +52,7 @@ class ScrapeJob:
     interval_s: int = 60
     network: str = ""
     module: str = ""  # of the blackbox exporter, which then asks the target
+    plain: bool = False  # HTTP without a password, although the site's exporters have TLS
 
 
 @dataclass(frozen=True)

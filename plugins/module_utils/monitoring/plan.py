@@ -13,8 +13,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertman
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX, prometheus
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.request import read_request
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX, Peers, prometheus
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.request import OWN_RULES, read_request
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.rules import ALL, rules
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import target_files, unmonitored
 
@@ -39,15 +39,17 @@ def plan(settings: Mapping[str, Any], hosts: Sequence[MonitoredHost], groups: Co
             "no host of the inventory is in a group of a job", "name groups of the inventory", subject="jobs"
         )
     blocks = list(dict.fromkeys(kind for host in hosts for kind in host.blocks if kind != "rack"))
-    configuration = prometheus(request.site, request.jobs, targets, request.blackbox, request.alertmanagers)
+    peers = Peers(request.blackbox, request.alertmanagers, request.client, request.replica)
+    configuration = prometheus(request.site, request.timing.evaluation_s, request.jobs, targets, peers)
     texts = {**{f"targets/{name}.json": text for name, text in targets.items()}, "dcgm-counters.csv": dcgm.counters()}
     documents = {
         "prometheus.yml": configuration,
-        "rules/sailloft.yml": rules(request.limits, request.disabled, request.runbooks),
+        f"rules/{OWN_RULES}.yml": rules(request.limits, request.disabled, request.runbooks),
+        **{f"rules/{name}.yml": {"groups": groups} for name, groups in request.rules.items()},
         "blackbox.yml": BLACKBOX,
     }
     if request.routes:
-        documents["alertmanager.yml"] = alertmanager(request.receivers, request.routes, blocks)
+        documents["alertmanager.yml"] = alertmanager(request.receivers, request.routes, blocks, request.timing)
     counts = ", ".join(f"{text.count(chr(10)) - 2} {name}" for name, text in targets.items())
     alerts = f"{len(ALERTS) - len(request.disabled)} of {len(ALERTS)} alerts"
     summary = [f"{len(hosts)} hosts; targets: {counts}", alerts]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import ScrapeJob
@@ -18,24 +19,65 @@ BLACKBOX = {
 }
 
 
+# The label that tells the servers of a pair apart. Alerts lose it, so that Alertmanager sees those of the pair as one.
+REPLICA = "replica"
+
+
+@dataclass(frozen=True)
+class Client:
+    """How Prometheus reaches exporters and Alertmanagers by HTTPS; the paths are those of its server."""
+
+    ca_file: str
+    username: str = ""
+    password_file: str = ""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The programs around a Prometheus, each HOST:PORT. ``replica``: its own name in a pair, or ""."""
+
+    blackbox: str
+    alertmanagers: tuple[str, ...] = ()
+    client: Client | None = None
+    replica: str = ""
+
+
 def prometheus(
-    site: str, jobs: Mapping[str, ScrapeJob], with_targets: Iterable[str], blackbox: str, alertmanagers: Iterable[str]
+    site: str, evaluation_s: int, jobs: Mapping[str, ScrapeJob], with_targets: Iterable[str], peers: Peers
 ) -> dict[str, Any]:
-    """Return the configuration. ``blackbox``, ``alertmanagers``: HOST:PORT. Its paths are relative to its file."""
-    targets = list(alertmanagers)
+    """Return the configuration. Its paths are relative to its file, those of ``peers.client`` are absolute."""
+    labels = {"site": site, **({REPLICA: peers.replica} if peers.replica else {})}
     return {
-        "global": {"scrape_interval": "60s", "evaluation_interval": "30s", "external_labels": {"site": site}},
+        "global": {"scrape_interval": "60s", "evaluation_interval": f"{evaluation_s}s", "external_labels": labels},
         "rule_files": ["rules/*.yml"],
-        **({"alerting": {"alertmanagers": [{"static_configs": [{"targets": targets}]}]}} if targets else {}),
-        "scrape_configs": [_scrape(name, jobs[name], blackbox) for name in with_targets],
+        **({"alerting": _alerting(peers)} if peers.alertmanagers else {}),
+        "scrape_configs": [_scrape(name, jobs[name], peers) for name in with_targets],
     }
 
 
-def _scrape(name: str, job: ScrapeJob, blackbox: str) -> dict[str, Any]:
+def _alerting(peers: Peers) -> dict[str, Any]:
+    alerting: dict[str, Any] = {
+        "alertmanagers": [{**_reached(peers.client), "static_configs": [{"targets": list(peers.alertmanagers)}]}]
+    }
+    if peers.replica:
+        alerting["alert_relabel_configs"] = [{"action": "labeldrop", "regex": REPLICA}]
+    return alerting
+
+
+def _reached(client: Client | None) -> dict[str, Any]:
+    if client is None:
+        return {}
+    login = {"username": client.username, "password_file": client.password_file}
+    secured: dict[str, Any] = {"scheme": "https", "tls_config": {"ca_file": client.ca_file}}
+    return {**secured, "basic_auth": login} if client.username else secured
+
+
+def _scrape(name: str, job: ScrapeJob, peers: Peers) -> dict[str, Any]:
     config: dict[str, Any] = {
         "job_name": name,
         "scrape_interval": f"{job.interval_s}s",
         "scrape_timeout": f"{min(job.interval_s, 10)}s",
+        **_reached(None if job.plain else peers.client),
         "file_sd_configs": [{"files": [f"targets/{name}.json"]}],
     }
     if job.module:
@@ -43,6 +85,6 @@ def _scrape(name: str, job: ScrapeJob, blackbox: str) -> dict[str, Any]:
         config["params"] = {"module": [job.module]}
         config["relabel_configs"] = [
             {"source_labels": ["__address__"], "target_label": "__param_target"},
-            {"target_label": "__address__", "replacement": blackbox},
+            {"target_label": "__address__", "replacement": peers.blackbox},
         ]
     return config

@@ -16,6 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.values impor
     among,
     distinct,
     each,
+    flag,
+    items,
     matching,
     number,
     path,
@@ -23,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.values impor
     texts,
     within,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import Route
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import Route, Timing
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS, LIMITS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import (
@@ -32,7 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model im
     Limit,
     ScrapeJob,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX, Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.rules import ALL, RUNBOOKS, GroupLimits
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import JOBS
 
@@ -45,7 +47,15 @@ JOB: dict[str, Check] = {
     "interval_s": within(1, 3600, "s"),
     "network": text,
     "module": among(*BLACKBOX["modules"]),
+    "plain": flag,
 }
+TIMING: dict[str, Check] = {
+    "evaluation_s": within(1, 300, "s"),
+    "group_wait_s": within(0, 3600, "s"),
+    "group_interval_s": within(1, 86400, "s"),
+    "repeat_s": within(60, 30 * 86400, "s"),
+}
+CLIENT: dict[str, Check] = {"ca_file": path, "username": text, "password_file": path}
 # The settings of each kind of receiver, with Alertmanager's names, and those that are required. Secrets are files.
 RECEIVERS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     "slack": ({"api_url_file": path, "channel": text}, ("api_url_file", "channel")),
@@ -56,6 +66,9 @@ RECEIVERS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     "pagerduty": ({"routing_key_file": path}, ("routing_key_file",)),
     "webhook": ({"url": URL, "credentials_file": path}, ("url",)),
 }
+
+# The file of our rules in the directory rules.
+OWN_RULES = "sailloft"
 
 
 @dataclass(frozen=True)
@@ -71,13 +84,18 @@ class MonitoringRequest:
     runbooks: str
     blackbox: str
     alertmanagers: tuple[str, ...]
+    timing: Timing
+    client: Client | None
+    replica: str
+    rules: dict[str, list[Any]]
 
 
 def read_request(data: Mapping[str, Any], groups: Collection[str]) -> MonitoringRequest:
     """Return the checked settings. ``groups``: those of the inventory. Raises MonitoringError."""
     settings = Settings(MonitoringError, "", data)
     settings.only(
-        "site", "jobs", "limits", "disabled_alerts", "receivers", "routes", "runbooks", "blackbox", "alertmanagers"
+        *("site", "jobs", "limits", "disabled_alerts", "receivers", "routes", "runbooks", "blackbox", "alertmanagers"),
+        *("timing", "client", "replica", "rules"),
     )
     receivers = _receivers(settings.part("receivers"))
     return MonitoringRequest(
@@ -90,7 +108,32 @@ def read_request(data: Mapping[str, Any], groups: Collection[str]) -> Monitoring
         runbooks=settings.value("runbooks", text, RUNBOOKS),
         blackbox=settings.value("blackbox", PLACE, "127.0.0.1:9115"),
         alertmanagers=tuple(settings.value("alertmanagers", each(PLACE), [])),
+        timing=settings.part("timing").load(Timing, TIMING),
+        client=_client(settings),
+        replica=settings.value("replica", text, ""),
+        rules=_rules(settings.part("rules")),
     )
+
+
+def _client(settings: Settings) -> Client | None:
+    part = settings.part("client")
+    if not part.data:
+        return None
+    client: Client = part.load(Client, CLIENT)
+    if bool(client.username) != bool(client.password_file):
+        raise part.refuse("username and password_file belong together", "set both, or none")
+    return client
+
+
+def _rules(settings: Settings) -> dict[str, list[Any]]:
+    """Return the groups of the site's own rules by the name of their file. promtool checks what is in them."""
+    for name in settings.data:
+        if not re.fullmatch(r"[a-z]\w*", name, re.ASCII) or name == OWN_RULES:
+            raise settings.refuse(
+                f"{name!r} is not valid as the name of a file of rules",
+                f"use small letters, digits and _, and not {OWN_RULES}",
+            )
+    return {name: settings.value(name, items) for name in settings.data}
 
 
 def _jobs(settings: Settings, groups: Collection[str]) -> dict[str, ScrapeJob]:

@@ -96,10 +96,16 @@ def unmonitored(hosts: Iterable[MonitoredHost], jobs: Mapping[str, ScrapeJob]) -
 def _targets(hosts: Iterable[MonitoredHost], name: str, job: ScrapeJob) -> Iterator[tuple[MonitoredHost, str]]:
     groups = set(job.groups)
     for host in hosts:
-        address = host.addresses.get(job.network, "") if job.network else host.address
+        own = host.address if job.module else host.listens_on or host.address
+        address = host.addresses.get(job.network, "") if job.network else own
         if address and not groups.isdisjoint(host.groups):
             port = host.ssh_port if name == "ssh" and host.ssh_port else job.port
-            yield host, f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            yield host, host_port(address, port)
+
+
+def host_port(address: str, port: int) -> str:
+    """Return HOST:PORT of an address, which may be one of IPv6."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _labels(host: MonitoredHost, limit_groups: Iterable[str]) -> dict[str, str]:

@@ -59,6 +59,7 @@ REFUSED = {
 CHECKED_BY_MODULE = (
     "gpu_host",
     "ib_fabric_info",
+    "monitoring_server",
     *(
         "node_boot_hold",
         "node_boot_restart",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 from ansible.errors import AnsibleActionFail
 from monitored_sites import SETTINGS
 
@@ -46,6 +47,17 @@ def test_files_are_written_once_and_only_those_that_differ_again(make, tmp_path)
     assert again["written"] == [str(folder / "rules/sailloft.yml")]
     fewer = run(jobs={"dcgm": {"groups": []}}, receivers={}, routes=[])
     assert fewer["stale"] == [str(folder / "targets/dcgm.json"), str(folder / "alertmanager.yml")]
+
+
+def test_values_of_ansibles_own_classes_are_written_as_what_they_extend(make, tmp_path):
+    class Tagged(str):
+        """As a text of the inventory is in ansible-core 2.19."""
+
+    rules = {"own": [{"name": Tagged("own"), "rules": [{"record": "a:b", "expr": Tagged("up")}]}]}
+    make(monitoring_plan, path=str(tmp_path), site=Tagged("harbour"), rules=rules).run(task_vars=VARIABLES)
+    read = yaml.safe_load((tmp_path / "prometheus.yml").read_text())
+    assert read["global"]["external_labels"] == {"site": "harbour"}
+    assert yaml.safe_load((tmp_path / "rules/own.yml").read_text()) == {"groups": rules["own"]}
 
 
 def test_labels_are_from_the_variables_of_the_hosts(make, tmp_path):

@@ -30,6 +30,8 @@ MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py") if "\n
 
 # Options whose values no module logs or returns.
 SECRETS = {
+    "monitoring_node": ["users"],
+    "monitoring_server": ["users", "secrets"],
     "netbox_links_info": ["netbox_token"],
     "node_boot_certificate": ["bmc.password"],
     "node_boot_restart": ["bmc.password"],
@@ -55,6 +57,7 @@ OF_THE_KERNEL = {
     "ib_manager": {"fabric": "compute", "files": {}, "config": "opensm-node-1.conf"},
     "ib_port": {"guid": "0x1", "port": 1, "state": "disabled"},
     "kernel_arguments": {},
+    "monitoring_server": {},
     "nic_firmware": {"settings": []},
     "pci_tuning": {"settings": []},
     "roce_counters_info": {},
@@ -113,6 +116,10 @@ REFUSED = {
     "netbox_links_info": (
         {"netbox_url": "nowhere", "netbox_token": "secret"},
         "NetBox: nowhere/api/dcim/interfaces/: this is not a response of NetBox; check the URL",
+    ),
+    "monitoring_node": (
+        {"network": "10.0.0.1/16"},
+        "monitoring_node: network is '10.0.0.1/16': 10.0.0.1/16 has host bits set; write it like 10.0.0.0/16",
     ),
     "node_boot_certificate": (
         {
