@@ -39,13 +39,13 @@ def scripts_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
                 f"{servers[name]!r} differs from {servers[ordered[0]]!r} of {ordered[0]}",
                 "give all nodes the same value, and use node_boot_server_urls for the servers of a rack",
             )
+        _check_waits(name, hostvars[name])
+        _check_task_files(name, hostvars[name])
     return [node_row(name, hostvars[name]) for name in ordered]
 
 
 def node_row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a node is to boot, from its own variables. Raises AnsibleActionFail."""
-    _check_waits(name, variables)
-    _check_task_files(name, variables)
     image = variables.get("__node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
     if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
         raise _error(name, "node_boot_image", f"{image!r} is not valid", "write {channel: NAME} or {digest: DIGEST}")
