@@ -28,6 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written impor
 
 SPEC: dict[str, Any] = {
     "path": {"type": "path", "required": True},
+    "name": {"type": "str", "required": True},
     "digest": {"type": "str", "required": True},
     "channel": {"type": "str", "default": ""},
     "manifest": {"type": "str", "required": True},
@@ -71,7 +72,7 @@ class ActionModule(ActionBase):
         result["state"] = state
         if params["only_if_it_runs"] and state.get("image") != params["digest"]:
             return {**result, "changed": False, "holds": False}
-        name = variables["inventory_hostname"]
+        name = params["name"]
         node = variables["hostvars"][name]
         row = node_boot_scripts.node_row(name, node)
         try:

@@ -19,12 +19,16 @@ description:
   - Claims that systemd has started everything, that no unit has failed, and that the health check holds.
   - Writes the proof as JSON, as one HTML page and as a short table.
   - A claim without an observation does not hold.
-  - The node is the task's host. What the inventory says of it is read from its own variables, as for its script
+  - What the inventory says of the node is read from its own variables, as for its script
     (M(sailloft.fleet.node_boot_scripts)) - C(node_boot_mac), C(node_boot_server_urls), C(node_boot_kernel_arguments),
     C(node_boot_nics), C(node_boot_report_url), C(node_boot_secure_boot), and C(node_boot_units_may_fail).
   - Reads the node with M(sailloft.fleet.node_image_info) if O(state) is left out. Everything else is computed in the
     process of the task on the controller, and the files are written there.
 options:
+  name:
+    description: Name of the node, and of the files.
+    type: str
+    required: true
   digest:
     description: Digest of the image that the node must run.
     type: str
@@ -88,6 +92,7 @@ EXAMPLES = r"""
 - name: Prove the node
   sailloft.fleet.node_image_proof:
     path: proofs
+    name: "{{ inventory_hostname }}"
     channel: stable
     digest: "{{ digest }}"
     manifest: "{{ manifest.content | b64decode }}"

@@ -43,7 +43,7 @@ REFUSED = {
     "ib_plan": "missing required arguments: blueprint, fabric",
     "monitoring_plan": UNSUPPORTED,
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
-    "node_image_proof": "missing required arguments: digest, manifest, path",
+    "node_image_proof": "missing required arguments: digest, manifest, name, path",
     "node_image_wait": "missing required arguments: since",
     "reached": UNSUPPORTED,
     "report": "missing required arguments: lines",

@@ -61,6 +61,7 @@ class Proof(node_image_proof.ActionModule):
     def __init__(self, folder, answer=None, shell=None, check_mode=False, **given):
         arguments = {
             "path": str(folder),
+            "name": "bm01",
             "digest": IMAGE.digest,
             "manifest": manifests.dump(IMAGE.manifest).decode(),
             **given,
@@ -73,7 +74,7 @@ class Proof(node_image_proof.ActionModule):
 
     def run(self, **of_node):
         node = {"node_boot_mac": MAC, "node_boot_server_urls": [SERVER], **of_node}
-        return super().run(task_vars={"inventory_hostname": "bm01", "hostvars": {"bm01": node}})
+        return super().run(task_vars={"hostvars": {"bm01": node}})
 
     def _execute_module(self, module_name=None, module_args=None, *_more, **_named):
         assert module_name == "sailloft.fleet.node_image_info"
