@@ -39,12 +39,13 @@ def scripts_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
                 f"{servers[name]!r} differs from {servers[ordered[0]]!r} of {ordered[0]}",
                 "give all nodes the same value, and use node_boot_server_urls for the servers of a rack",
             )
-    return [_row(name, hostvars[name]) for name in ordered]
+        _check_waits(name, hostvars[name])
+        _check_task_files(name, hostvars[name])
+    return [node_row(name, hostvars[name]) for name in ordered]
 
 
-def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-    _check_waits(name, variables)
-    _check_task_files(name, variables)
+def node_row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a node is to boot, from its own variables. Raises AnsibleActionFail."""
     image = variables.get("__node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
     if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
         raise _error(name, "node_boot_image", f"{image!r} is not valid", "write {channel: NAME} or {digest: DIGEST}")
@@ -57,8 +58,8 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         "name": name,
         "mac": _checked(name, "node_boot_mac", variables["node_boot_mac"], unicast_mac),
         kind: _checked(name, f"node_boot_image.{kind}", value, text),
-        "kernel_arguments": _texts(name, "node_boot_kernel_arguments", variables),
-        "servers": _texts(name, "node_boot_server_urls", variables, minimum_count=1),
+        "kernel_arguments": texts(name, "node_boot_kernel_arguments", variables),
+        "servers": texts(name, "node_boot_server_urls", variables, minimum_count=1),
         "report": _report(name, variables.get("node_boot_report_url") or ""),
         "nics": _nics(name, variables.get("node_boot_nics") or []),
         "secure_boot": _flag(name, "node_boot_secure_boot", variables),
@@ -112,7 +113,8 @@ def _flag(name: str, setting: str, variables: Mapping[str, Any]) -> bool:
         raise _error(name, setting, f"{value!r} is not true or false", "write true or false") from error
 
 
-def _texts(name: str, setting: str, variables: Mapping[str, Any], minimum_count: int = 0) -> list[str]:
+def texts(name: str, setting: str, variables: Mapping[str, Any], minimum_count: int = 0) -> list[str]:
+    """Return a variable of a node that is a list of texts. Raises AnsibleActionFail."""
     values = variables.get(setting) or []
     if not isinstance(values, (list, tuple)):
         raise _error(name, setting, f"{values!r} is not a list", "write it like [one, another]")

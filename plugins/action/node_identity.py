@@ -20,7 +20,7 @@ def secrets_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
     rows = []
     for name in names:
         if name not in hostvars:
-            raise AnsibleActionFail(f"node {name}: not in the inventory; correct node_identity_nodes")
+            raise AnsibleActionFail(f"node {name}: not in the inventory; correct the option nodes")
         variables = hostvars[name]
         ek = variables.get("node_identity_ek")
         if not ek:

@@ -1,7 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Prove that a node runs its image, in the process of the task: no other Python is started on the controller."""
+"""Prove that a node runs its image, in the process of the task: no other Python is started on the controller.
+
+What the inventory says of the node is read from its variables, as for its script (node_boot_scripts).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.sailloft.fleet.plugins.action import node_boot_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import (
@@ -28,16 +32,9 @@ SPEC: dict[str, Any] = {
     "digest": {"type": "str", "required": True},
     "channel": {"type": "str", "default": ""},
     "manifest": {"type": "str", "required": True},
-    "kernel_arguments": {"type": "list", "elements": "str", "default": []},
-    "mac": {"type": "str", "required": True},
-    "servers": {"type": "list", "elements": "str", "required": True},
-    "report": {"type": "str", "default": ""},
-    "nics": {"type": "list", "elements": "dict", "default": []},
-    "secure_boot": {"type": "bool", "default": False},
     "prediction": {"type": "str", "default": ""},
     "sequence": {"type": "int", "default": 0},
     "booted": {"type": "bool", "default": False},
-    "may_fail": {"type": "list", "elements": "str", "default": []},
     "state": {"type": "dict"},
     "only_if_it_runs": {"type": "bool", "default": False},
     "health": {
@@ -62,11 +59,12 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""
-        result = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        result = super().run(tmp, variables)
         _given, params = self.validate_argument_spec(SPEC)
         state = params["state"]
         if state is None:
-            answer = self._execute_module("sailloft.fleet.node_image_info", {}, task_vars=task_vars or {})
+            answer = self._execute_module("sailloft.fleet.node_image_info", {}, task_vars=variables)
             if answer.get("failed") or "boot_id" not in answer:
                 return {**result, **answer, "failed": True}
             state = {key: value for key, value in answer.items() if key not in ANSWER}
@@ -74,19 +72,22 @@ class ActionModule(ActionBase):
         result["state"] = state
         if params["only_if_it_runs"] and state.get("image") != params["digest"]:
             return {**result, "changed": False, "holds": False}
+        name = params["name"]
+        node = variables["hostvars"][name]
+        row = node_boot_scripts.node_row(name, node)
         try:
             expected = ExpectedImage.of_text(
                 params["digest"],
                 params["manifest"],
-                NodePlan.of_options(params["name"], params),
+                NodePlan.of_options(name, {**row, **params}),
                 params["channel"],
-                params["kernel_arguments"],
-                params["may_fail"],
+                row["kernel_arguments"],
+                node_boot_scripts.texts(name, "node_boot_units_may_fail", node),
             )
-            proof = prove(params["name"], expected, SeenNode(state, self._gate(params["health"])))
+            proof = prove(name, expected, SeenNode(state, self._gate(params["health"])))
             return {**result, **written(proof, page(proof), params["path"], self._task.check_mode)}
         except SailloftError as error:
-            return {**result, **error.result(), "failed": True, "msg": f"{params['name']}: {error}"}
+            return {**result, **error.result(), "failed": True, "msg": f"{name}: {error}"}
 
     def _gate(self, health: dict[str, Any] | None) -> Gate | None:
         """Return the health check; its command runs on the node, through the shell of the connection."""

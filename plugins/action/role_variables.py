@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import is_of, missing_names, unknown_names
+from ansible_collections.sailloft.fleet.plugins.plugin_utils import host_facts, run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
-from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values
 
 # The roles that need Ansible's order: their batches, holds or stages are several tasks over all hosts of a play.
@@ -52,12 +51,8 @@ class ActionModule(ActionBase):
         role, roles = arguments["role"], registry.roles()
         if role not in roles:
             raise AnsibleActionFail(f"there is no role {role!r} in sailloft.fleet; set role to an existing role")
-        # Ansible plans to remove this setting: then facts are no variables.
-        if arguments["untrusted_hosts"] and getattr(constants, "INJECT_FACTS_AS_VARS", False):
-            raise AnsibleActionFail(
-                f"the role {role} decides about hosts that could override its variables: Ansible takes the facts that "
-                "hosts return as variables; set inject_facts_as_vars to false, in [defaults] of ansible.cfg"
-            )
+        if arguments["untrusted_hosts"] and (text := host_facts.overriding_reason(f"the role {role}")):
+            raise AnsibleActionFail(text)
         strategy = self._task.get_play().strategy
         if role in ORDERED and (text := run_strategy.forbidden_reason(strategy, f"the role {role}")):
             raise AnsibleActionFail(text)

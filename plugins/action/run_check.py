@@ -17,8 +17,8 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import nearest
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
+from ansible_collections.sailloft.fleet.plugins.plugin_utils import host_facts, run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
-from ansible_collections.sailloft.fleet.plugins.plugin_utils import run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values, fault
 
@@ -35,7 +35,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Check sources, strategy, names, values, hosts and their values, in this order."""
+    """Check sources, strategy, facts, names, values, hosts and their values, in this order."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -60,6 +60,8 @@ class ActionModule(ActionBase):
             text := run_strategy.forbidden_reason(constants.DEFAULT_STRATEGY, f"{name}.yml")
         ):
             raise AnsibleActionFail(text)
+        if host_facts.ROLES.intersection(playbook.roles) and (text := host_facts.overriding_reason(f"{name}.yml")):
+            raise AnsibleActionFail(f"{text}. Nothing was run")
         self._check_names(playbook, set(data["variables"]))
         self._check_values(playbook, variables)
         hosts = self._check_hosts(name, playbook, variables, arguments["part"])

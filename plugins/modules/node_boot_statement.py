@@ -20,7 +20,7 @@ description:
   - It refuses to sign if this host's clock is before the last statement or agrees with that of no boot server, if a
     boot server has a later statement than this host or lacks an image, if another key signed the last one, and if the
     boot servers' channels differ.
-extends_documentation_fragment: [sailloft.fleet.attributes, sailloft.fleet.booted_nodes]
+extends_documentation_fragment: [sailloft.fleet.attributes, sailloft.fleet.booted_nodes, sailloft.fleet.signer]
 options:
   store:
     description: The store of the host that signs, which keeps the last statement. It may be a boot server's.
@@ -54,22 +54,6 @@ options:
         description: Its clock, in seconds since 1970.
         type: int
         required: true
-  signing_key:
-    description: minisign's secret key for images, a file on this host.
-    type: path
-    required: true
-  signing_password:
-    description: The secret key's password, if it has one.
-    type: str
-  signing_command:
-    description: A command of the site that signs instead, as in M(sailloft.fleet.node_image); empty for none.
-    type: list
-    elements: str
-    default: []
-  public_key:
-    description: The public key of the pair, a file on this host.
-    type: path
-    required: true
   promoted:
     description:
       - The digests that channels will name, by channel. The statement is signed, and given to all boot servers, before
@@ -134,8 +118,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue, node_scripts
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import statement
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 
@@ -152,10 +135,7 @@ def main() -> None:
         argument_spec={
             "store": {"type": "path", "required": True},
             "stores": {"type": "list", "elements": "dict", "required": True, "options": served},
-            "signing_key": {"type": "path", "required": True, "no_log": False},
-            "signing_password": {"type": "str", "no_log": True},
-            "signing_command": {"type": "list", "elements": "str", "default": []},
-            "public_key": {"type": "path", "required": True},
+            **sign.OPTIONS,
             "days": {"type": "int", "default": 90},
             "reissue": {"type": "bool", "default": False},
             "promoted": {"type": "dict", "default": {}},
@@ -167,8 +147,7 @@ def main() -> None:
     store = Store(params["store"])
 
     def work() -> dict[str, Any]:
-        command = tuple(params["signing_command"])
-        signer = Signer(params["signing_key"], params["public_key"], params["signing_password"], command)
+        signer = sign.Signer.of_options(params)
         names = ("nodes", "removed", "channels_to_come", "promoted")
         terms = issue.Terms(params["days"], int(time.time()), params["reissue"])
         request = issue.StatementRequest(**{name: params[name] for name in names})

@@ -13,13 +13,15 @@ version_added: 0.1.0
 description:
   - Writes a bundle C(identity/NODE) in a store for each of O(nodes), and removes those of O(removed). Bundles of other
     nodes are not touched. A bundle contains the node's own files, such as SSH host keys and join tokens. They are
-    encrypted with a key that only the node's TPM 2.0 can release, and the bundle is signed.
+    encrypted with a key that only the node's TPM 2.0 can release, and the bundle is signed. Nodes accept only bundles
+    that the pair of O(public_key) has signed.
   - Runs on the host with the secrets and the signing key, the controller or the build host, and needs no TPM there. One
     call handles all nodes.
   - Although encryption is random, an unchanged secret causes no change. A bundle has an HMAC of its content, and the
-    key of the HMAC is derived from the signing key.
+    key of the HMAC is derived from the signing key, so O(signing_command) must print the same for the same data.
 extends_documentation_fragment:
   - sailloft.fleet.node_image
+  - sailloft.fleet.signer
 requirements:
   - tpm2-tools, openssl and minisign on the host that it runs on
 options:
@@ -85,17 +87,6 @@ options:
       The certificate of the site's Secure Boot key, a file. Bundles of nodes that are measured are bound to policies
       that this key has signed, so that they open only after a boot of an image that was built with it.
     type: path
-  signing_key:
-    description: minisign's secret key, a file. Nodes accept only bundles that it signed.
-    type: path
-    required: true
-  signing_password:
-    description: The password of O(signing_key); leave it out for a key without one.
-    type: str
-  public_key:
-    description: The public key of O(signing_key), a file. Nodes have the same file.
-    type: path
-    required: true
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -159,7 +150,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, Store
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.policy import public_key, secrets_policy
 
@@ -193,9 +184,7 @@ def main() -> None:
             "nodes": {"type": "list", "elements": "dict", "required": True, "options": NODE},
             "removed": {"type": "list", "elements": "str", "default": []},
             "boot_certificate": {"type": "path"},
-            "signing_key": {"type": "path", "required": True, "no_log": False},
-            "signing_password": {"type": "str", "no_log": True},
-            "public_key": {"type": "path", "required": True},
+            **sign.OPTIONS,
         },
         supports_check_mode=True,
     )
@@ -206,7 +195,7 @@ def main() -> None:
         certificate = params["boot_certificate"]
         policy = secrets_policy(public_key(Path(certificate))) if certificate else b""
         nodes = identities.read_nodes(params["nodes"], policy)
-        signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
+        signer = sign.Signer.of_options(params)
         change = identities.ensure(store, nodes, signer, module.check_mode, params["removed"])
         folder = store.place(IDENTITY)
         # A bundle with the right digest and a wrong signature, or without its public host key, shows no difference.

@@ -61,6 +61,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+ek:
+  description: The endorsement key in base64 without white space, for C(node_identity_ek).
+  returned: success
+  type: str
+checked:
+  description: The checks of the key, and those that were not made.
+  returned: success
+  type: str
 approved:
   description: Whether secrets may be encrypted to it.
   returned: success
@@ -82,6 +90,7 @@ decision:
 import base64
 import binascii
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -91,21 +100,28 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import approval, identity, tools
 
 
-def decided(params: Mapping[str, Any]) -> approval.Approval:
-    """Return the approval. Raises ImageError."""
+def decided(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result, in which no text is the node's own. Raises ImageError."""
     subject = f"node {params['node']}"
     try:
         certificate = base64.b64decode(params["certificate"], validate=True) or None
     except (binascii.Error, ValueError) as error:
         raise ImageError("its certificate is not base64", "read it with node_identity_info", subject=subject) from error
-    return approval.decide(
+    ek = identity.read_ek(params["ek"], subject)
+    decision = approval.decide(
         params["node"],
-        identity.read_ek(params["ek"], subject),
+        ek,
         certificate,
         identity.read_ek(params["enrolled"], f"{subject}: node_identity_ek") if params["enrolled"] else None,
         params["approved"],
         (lambda data: tools.verify(data, params["tpm_ca"])) if params["tpm_ca"] else None,
     )
+    return {
+        "ek": base64.b64encode(ek).decode(),
+        "checked": approval.checks(certificate),
+        **asdict(decision),
+        "decision": approval.decision(decision),
+    }
 
 
 def main() -> None:
@@ -121,13 +137,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-
-    def work() -> dict[str, Any]:
-        decision = decided(module.params)
-        result = {"approved": decision.approved, "fingerprint": decision.fingerprint, "why": decision.why}
-        return {**result, "decision": approval.decision(decision)}
-
-    finish(module, work)
+    finish(module, lambda: decided(module.params))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ DOCUMENTATION = r"""
 module: node_image
 short_description: Build stateless images and publish them in a store
 version_added: 0.1.0
+extends_documentation_fragment: [sailloft.fleet.signer]
 author:
   - The Sailloft maintainers (@sailloft)
 description:
@@ -41,23 +42,6 @@ options:
       layer, the log of a layer that failed. Its file system must support a writable overlayfs, such as ext4 or xfs.
     type: path
     default: /var/cache/sailloft/images
-  signing_key:
-    description: minisign's secret key for the manifests, a file on this host. Needed without O(signing_command).
-    type: path
-  signing_password:
-    description: The secret key's password, if it has one.
-    type: str
-  signing_command:
-    description:
-      - A command of the site that signs, with its arguments, in the place of a key file.
-      - It gets a manifest on its standard input and prints the signature as C(minisign -S) writes it.
-    type: list
-    elements: str
-    default: []
-  public_key:
-    description: The public key of the pair, a file on this host. It becomes a part of the first stage.
-    type: path
-    required: true
   secure_boot:
     description: >-
       How images are signed for firmware with Secure Boot. With it, each image also has C(boot.efi): kernel, first stage
@@ -180,7 +164,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.secure_boot import read_secure_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
 SECURE_BOOT = {
     "certificate": {"type": "path"},
@@ -199,10 +183,7 @@ def main() -> None:
             "images": {"type": "dict", "required": True},
             "store": {"type": "path", "default": "/srv/sailloft"},
             "cache": {"type": "path", "default": "/var/cache/sailloft/images"},
-            "signing_key": {"type": "path"},
-            "signing_password": {"type": "str", "no_log": True},
-            "signing_command": {"type": "list", "elements": "str", "default": []},
-            "public_key": {"type": "path", "required": True},
+            **sign.OPTIONS,
             "secure_boot": {"type": "dict", "options": SECURE_BOOT},
             "first_stage": {"type": "str"},
             "ansible_configuration": {"type": "path"},
@@ -216,8 +197,7 @@ def main() -> None:
         os.environ["ANSIBLE_CONFIG"] = params["ansible_configuration"]
 
     def work() -> dict[str, Any]:
-        if not params["signing_key"] and not params["signing_command"]:
-            raise ImageError("neither a key nor a signing_command was given", "give one of them", subject="signing_key")
+        signer = sign.Signer.of_options(params)
         if not params["first_stage"]:
             raise ImageError(
                 "no script was given",
@@ -228,12 +208,7 @@ def main() -> None:
             # systemctl --root does not accept ".." in the path of its root.
             store=Path(params["store"]).resolve(),
             cache=Path(params["cache"]).resolve(),
-            signer=Signer(
-                params["signing_key"] or "",
-                params["public_key"],
-                params["signing_password"],
-                tuple(params["signing_command"]),
-            ),
+            signer=signer,
             secure_boot=read_secure_boot(params["secure_boot"]),
             init=params["first_stage"],
             check=module.check_mode,

@@ -19,6 +19,9 @@ description:
   - Claims that systemd has started everything, that no unit has failed, and that the health check holds.
   - Writes the proof as JSON, as one HTML page and as a short table.
   - A claim without an observation does not hold.
+  - What the inventory says of the node is read from its own variables, as for its script
+    (M(sailloft.fleet.node_boot_scripts)) - C(node_boot_mac), C(node_boot_server_urls), C(node_boot_kernel_arguments),
+    C(node_boot_nics), C(node_boot_report_url), C(node_boot_secure_boot), and C(node_boot_units_may_fail).
   - Reads the node with M(sailloft.fleet.node_image_info) if O(state) is left out. Everything else is computed in the
     process of the task on the controller, and the files are written there.
 options:
@@ -38,37 +41,10 @@ options:
     description: The exact text of that image's manifest. A manifest with another digest is refused.
     type: str
     required: true
-  kernel_arguments:
-    description: The node's own kernel arguments.
-    type: list
-    elements: str
-    default: []
-  mac:
-    description: The MAC address of the NIC that the node boots from.
-    type: str
-    required: true
-  servers:
-    description: The URLs of its boot servers.
-    type: list
-    elements: str
-    required: true
-  report:
-    description: The URL for its reports; empty for none.
-    type: str
-    default: ""
-  nics:
-    description: The NICs that the booted node configures, as in M(sailloft.fleet.node_boot_scripts).
-    type: list
-    elements: dict
-    default: []
-  secure_boot:
-    description: Whether its firmware must start only signed programs.
-    type: bool
-    default: false
   prediction:
     description:
-      - The text of the image's pcrs.json, from the host that signs. With O(secure_boot), the proof compares the TPM's
-        registers with it; empty if there is none.
+      - The text of the image's pcrs.json, from the host that signs. With C(node_boot_secure_boot), the proof compares
+        the TPM's registers with it; empty if there is none.
     type: str
     default: ""
   sequence:
@@ -79,11 +55,6 @@ options:
     description: Whether the node was booted since this statement was written, so that it must have used it.
     type: bool
     default: false
-  may_fail:
-    description: Units of this node that may fail according to the inventory.
-    type: list
-    elements: str
-    default: []
   state:
     description: >-
       The result of M(sailloft.fleet.node_image_info); empty for a node that does not answer. If it is left out, the
@@ -118,14 +89,12 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Prove bm01
+- name: Prove the node
   sailloft.fleet.node_image_proof:
     path: proofs
-    name: bm01
+    name: "{{ inventory_hostname }}"
     channel: stable
     digest: "{{ digest }}"
-    mac: "52:54:00:aa:bb:01"
-    servers: [http://10.9.0.1]
     manifest: "{{ manifest.content | b64decode }}"
     health: {command: [/usr/bin/gpu-selftest]}
 """

@@ -14,6 +14,9 @@ description:
   - A source of the inventory that Ansible could not read is an error that begins with the cause, also if other sources
     could be read. Ansible itself only warns, and runs the playbook on the hosts that are left.
   - A strategy other than C(linear) or C(mitogen_linear) is an error, unless the playbook's hosts are independent.
+  - Facts as variables (C(inject_facts_as_vars), which is Ansible's default) are an error for playbooks of the roles
+    P(sailloft.fleet.node_boot#role) and P(sailloft.fleet.node_identity#role). With any result a node could override the
+    commands that run for it on the controller, or the key to which its secrets are encrypted.
   - A variable of the command line (C(-e)) whose name no variable has, but that is near to one of the playbook or its
     roles, is an error, and one of the inventory a warning. Names in templates of the inventory are the site's own.
     Files in C(host_vars) are not searched; M(sailloft.fleet.role_variables) compares the names that begin with a role's

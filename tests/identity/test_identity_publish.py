@@ -115,7 +115,9 @@ def test_a_new_signing_key_writes_all_bundles(site, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", [line if line in (0, 4, 9) else pytest.param(line, marks=pytest.mark.long) for line in range(10)]
+    "line",
+    # Not line 6, the comment that is not signed.
+    [0, 4, 9, *(pytest.param(line, marks=pytest.mark.long) for line in (1, 2, 3, 5, 7, 8))],
 )
 def test_a_bundle_that_was_changed_is_written_again(site, line):
     site.publish()

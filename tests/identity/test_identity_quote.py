@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from identity_site import TOKEN, power_on, publish
+from identity_site import PUBLISH, TOKEN, power_on, publisher
 from messages import raises
 from programs import boot_program
 
@@ -154,11 +153,10 @@ def test_no_secret_is_published_before_the_node_has_proven_what_it_runs(site, ke
         block = {"block": tasks, "module_defaults": defaults}
         plays = [
             {"hosts": "bm01", "gather_facts": False, "tasks": [block]},
-            {"hosts": "localhost", "gather_facts": False, "tasks": publish(site, tmp_path, site.signer)},
+            {"hosts": "localhost", "gather_facts": False, "tasks": PUBLISH},
         ]
         # Only the host that publishes has the variables of images.
-        publisher = {**local, "node_image_store_dir": site.store.path, "node_image_public_key": keys.public_key}
-        return play(plays, {"bm01": {**local, **node}, "localhost": publisher})
+        return play(plays, {"bm01": {**local, **node}, "localhost": publisher(site, tmp_path, keys)})
 
     output, status = run(OTHER)
     assert status != 0
@@ -195,15 +193,15 @@ def test_facts_of_a_node_do_not_decide_about_it(site, keys, tmp_path, new_tpm, p
     plays = [
         {"hosts": "bm01", "gather_facts": False, "tasks": [{"lying": {}}], "ignore_errors": True},
         {"hosts": "bm01", "gather_facts": False, "tasks": [{"block": tasks, "module_defaults": defaults}]},
-        {"hosts": "localhost", "gather_facts": False, "tasks": publish(site, tmp_path, site.signer)},
+        {"hosts": "localhost", "gather_facts": False, "tasks": PUBLISH},
     ]
-    given = {"node_identity_store_dir": site.store.path, "node_identity_public_key": keys.public_key}
-    output, status = play(plays, {"bm01": node}, "-e", json.dumps(given))
+    hosts = {"bm01": node, "localhost": publisher(site, tmp_path, keys)}
+    output, status = play(plays, hosts)
     assert status != 0
     assert "the endorsement key of its TPM differs from node_identity_ek" in " ".join(output.split())
     assert site.store.entries("identity") == []
     monkeypatch.setenv("ANSIBLE_INJECT_FACT_VARS", "true")
-    output, status = play(plays, {"bm01": node}, "-e", json.dumps(given))
+    output, status = play(plays, hosts)
     assert status != 0
     assert "inject_facts_as_vars" in output
     assert site.store.entries("identity") == []

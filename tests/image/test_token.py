@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import subprocess
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from programs import boot_program
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities, identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -49,6 +51,17 @@ def test_a_key_that_never_leaves_its_token_signs_statements_and_programs(folder:
     signed = issue.ensure(store, issue.StatementRequest([node]), [], signer, terms, False).after
     assert sign.verifies(*statement.split(signed), signer.key)
     assert not sign.verifies(statement.split(signed)[0] + b"\n", statement.split(signed)[1], signer.key)
+
+    for name in ("blobs", "images"):
+        Path(store.path, name).mkdir()
+    ek = (len(identity.EK_TEMPLATE) + 256).to_bytes(2, "big") + identity.EK_TEMPLATE + b"\xa7" * 256
+    secret = {"path": "/etc/token", "content": "5ecret", "mode": "0600", "owner": "root", "group": "root"}
+    nodes = identities.read_nodes([{"name": "bm01", "ek": base64.b64encode(ek).decode(), "secrets": [secret]}])
+    assert identities.ensure(store, nodes, signer, False).written == ("bm01",)
+    _bundle, text, signature = identity.parse(store.contents("identity", "bm01"), "bm01")
+    assert sign.verifies(text, signature, signer.key)
+    assert sign.trusted_comment(signature) == identity.COMMENTS.trusted
+    assert identities.ensure(store, nodes, signer, False).written == ()
 
     program, certificate = PROGRAM.read_bytes(), folder / "boot.crt"
     command = [str(folder / "sign-boot")]

@@ -11,6 +11,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -84,17 +85,22 @@ def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
     return folder
 
 
-def publish(site, tmp_path, signer):
-    """Return the tasks that run the role's publication."""
-    variables = {
-        "node_identity_store_dir": site.store.path,
-        "node_identity_served_dir": str(tmp_path / "served"),
-        "node_identity_signing_key": signer.secret_key,
-        "node_identity_signing_password": signer.password or "",
-        "node_identity_public_key": signer.public_key,
+# The tasks that run the role's publication.
+PUBLISH = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.node_identity", "tasks_from": "publish"}}]
+
+
+def publisher(site, tmp_path, signer):
+    """Return the variables of localhost, which publishes and is the boot server."""
+    return {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "boot_server_store_dir": str(tmp_path / "served"),
+        "node_image_store_dir": site.store.path,
+        "node_image_signing_key": signer.secret_key,
+        "node_image_signing_password": signer.password or "",
+        "node_image_signing_command": list(signer.command),
+        "node_image_public_key": signer.public_key,
     }
-    role = {"name": "sailloft.fleet.node_identity", "tasks_from": "publish"}
-    return [{"name": "Publish", "ansible.builtin.include_role": role, "vars": variables}]
 
 
 ACTION = 0x80000007  # EV_EFI_ACTION

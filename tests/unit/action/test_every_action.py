@@ -45,7 +45,7 @@ REFUSED = {
     "monitoring_plan": UNSUPPORTED,
     "monitoring_silence": "missing required arguments: alertmanagers, hosts",
     "netbox_write": "missing required arguments: blueprint, netbox_token, netbox_url",
-    "node_image_proof": "missing required arguments: digest, mac, manifest, name, path, servers",
+    "node_image_proof": "missing required arguments: digest, manifest, name, path",
     "node_image_wait": "missing required arguments: since",
     "reached": UNSUPPORTED,
     "report": "missing required arguments: lines",

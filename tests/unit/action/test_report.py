@@ -18,6 +18,8 @@ LINES = [
     f"  {'GPU':<14}{'NIC':<14}{'host':<6}{'guest':<7}{'ATS':<5}{'ACS':<9}{'ordering':<10}{'MaxReadReq'} GB/s   verdict",
     "note: " + "a sentence of a hundred words " * 10,
 ]
+# Text of a host, and how it is printed.
+HOSTILE, HARMLESS = "bm01: \x1b[2Kapproved\r\nbm02: \u202eok", "bm01: \\x1b[2Kapproved\\r\\nbm02: \\u202eok"
 FORMATS = {"the checkout's configuration": {}, "Ansible's default": {"ANSIBLE_CONFIG": "plain.cfg"}}
 
 
@@ -34,7 +36,7 @@ def play(folder, *arguments, **environment):
         task,
         {**task, "name": "Hide", "no_log": True, "vars": {"lines": ["a secret"]}},
     ]
-    (folder / "lines.json").write_text(json.dumps(LINES))
+    (folder / "lines.json").write_text(json.dumps([*LINES, HOSTILE]))
     (folder / "play.json").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     if "ANSIBLE_CONFIG" in environment:
         environment["ANSIBLE_CONFIG"] = str(folder / environment["ANSIBLE_CONFIG"])
@@ -52,7 +54,7 @@ def check(output):
     """Check that the lines of each host are whole and together, and that no secret is among them."""
     for host in ("a", "b"):
         at = output.index(f"{host}: {LINES[0]}")
-        assert output[at : at + 3] == [f"{host}: {line}" for line in LINES]
+        assert output[at : at + 4] == [f"{host}: {line}" for line in (*LINES, HARMLESS)]
     assert sum("cell 0" in line for line in output) == 2
     assert not any("secret" in line for line in output)
 
@@ -78,6 +80,6 @@ def test_the_lines_are_printed_and_the_json_of_a_callback_stays_whole_and_has_th
         check=True,
     )
     shown = json.loads(done.stdout)["plays"][0]["tasks"][1]["hosts"]["a"]
-    assert shown["lines"] == LINES
+    assert shown["lines"] == [*LINES, HOSTILE]
     assert LINES[0] in done.stderr
     assert not re.search("secret", done.stdout + done.stderr)

@@ -14,6 +14,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 
+NO_CERTIFICATE = (
+    "the TPM has no certificate for it: it was not checked that it is a key of a TPM, and of this machine's TPM"
+)
+IS_OF_EK = "the TPM's certificate is for it; who signed the certificate was not checked"
+
 
 @dataclass(frozen=True)
 class Approval:
@@ -22,6 +27,11 @@ class Approval:
     approved: bool
     fingerprint: str
     why: str
+
+
+def checks(certificate: bytes | None) -> str:
+    """Return the checks of a key that ``decide`` has not refused, and those that were not made."""
+    return NO_CERTIFICATE if certificate is None else IS_OF_EK
 
 
 def decide(

@@ -23,7 +23,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tool
     require,
     wrap,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import (
+    TRUSTED_COMMENT,
+    Signer,
+    trusted_comment,
+    verifies,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, LEFT_BEHIND, Store
 
 
@@ -160,26 +165,46 @@ def _parsed(data: bytes, name: str) -> tuple[identity.Bundle, bytes, bytes] | No
 def _kept(
     nodes: Sequence[BundleInputs], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
 ) -> _Kept:
-    """Return the bundles to keep. All signatures are made at once: with a password, each call takes about a second."""
+    """Return the bundles to keep."""
     require("minisign")
-    candidates = [(node.name, old_bundle) for node in nodes if (old_bundle := parsed.get(node.name))]
-    key_signature, *signatures = signer.sign(
-        [identity.DIGEST_KEY_MESSAGE, *(old_bundle[1] for _name, old_bundle in candidates)], identity.COMMENTS
-    )
-    genuine = {
-        name: old_bundle[0]
-        for (name, old_bundle), signature in zip(candidates, signatures)
-        if old_bundle[2] == signature
-    }
-    key = identity.digest_key(key_signature)
+    key, public_key = _digest_key(signer), signer.key
     digests = [identity.digest(key, node.name, node.ek, node.secrets, node.policy) for node in nodes]
     names = set()
     for node, digest in zip(nodes, digests):
+        old_bundle = parsed.get(node.name)
+        if not old_bundle:
+            continue
+        bundle, signed, signature = old_bundle
         stated = {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": digest}
-        bundle = genuine.get(node.name)
-        if bundle and identity.stated(bundle) == stated:
+        ours = trusted_comment(signature) == identity.COMMENTS.trusted
+        if identity.stated(bundle) == stated and ours and verifies(signed, signature, public_key):
             names.add(node.name)
     return _Kept(digests, names)
+
+
+def _digest_key(signer: Signer) -> bytes:
+    """Return the key of digests. Raises ImageError for a command by which all bundles would change at each run."""
+    signatures = _signatures(signer, [identity.DIGEST_KEY_MESSAGE] * (2 if signer.command else 1))
+    if signatures[0] != signatures[-1]:
+        raise ImageError(
+            "prints another signature each time it gets the same data",
+            "sign with Ed25519 as in RFC 8032, and let the comments have no time in them",
+            subject=f"signing command {signer.command[0]}",
+        )
+    return identity.digest_key(signatures[0])
+
+
+def _signatures(signer: Signer, messages: Sequence[bytes]) -> list[bytes]:
+    """Return the messages' signatures, all made at once: with a password, each call takes about a second."""
+    signatures = signer.sign(messages, identity.COMMENTS)
+    for signature in signatures:
+        if (comment := trusted_comment(signature)) != identity.COMMENTS.trusted:
+            raise ImageError(
+                f"signs with the trusted comment {comment!r}, and nodes take only {identity.COMMENTS.trusted!r}",
+                f"let it sign with the comment in {TRUSTED_COMMENT} of its environment",
+                subject=f"signing command {signer.command[0]}",
+            )
+    return signatures
 
 
 def _bundles(nodes: Sequence[BundleInputs], digests: Mapping[str, str], signer: Signer) -> dict[str, bytes]:
@@ -197,7 +222,7 @@ def _bundles(nodes: Sequence[BundleInputs], digests: Mapping[str, str], signer: 
             bound=bool(node.policy),
         )
         signed.append(identity.render(bundle))
-    signatures = signer.sign(signed, identity.COMMENTS)
+    signatures = _signatures(signer, signed)
     bundles = {node.name: text + signature for node, text, signature in zip(nodes, signed, signatures)}
     for node in nodes:
         if len(bundles[node.name]) > identity.LARGEST_BUNDLE_BYTES:

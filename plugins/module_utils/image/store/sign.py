@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
@@ -23,6 +23,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 # A public key has 42 bytes: algorithm, key number, Ed25519 key. A secret key is longer; it must not get into images.
 PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
 COMMAND_S = 300
+# The environment's variable by which a command of the site gets the trusted comment of the signature.
+TRUSTED_COMMENT = "TRUSTED_COMMENT"
+TRUSTED_LINE = b"trusted comment: "
 # What minisign prints before the reason of a failure.
 PROMPTS = (
     r"Key encryption for \[.*?\] is going to be removed\.|Password:"
@@ -40,6 +43,15 @@ class Comments(NamedTuple):
 MANIFEST = Comments("sailloft image manifest", "signature of a sailloft image manifest")
 
 
+# The options of modules that sign; the doc fragment signer describes them.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "signing_key": {"type": "path", "no_log": False},
+    "signing_password": {"type": "str", "no_log": True},
+    "signing_command": {"type": "list", "elements": "str", "default": []},
+    "public_key": {"type": "path", "required": True},
+}
+
+
 @dataclass(frozen=True)
 class Signer:
     """The site's signer: minisign's keys in files of this host.
@@ -53,18 +65,26 @@ class Signer:
     password: str | None = field(default=None, repr=False)
     command: tuple[str, ...] = ()
 
+    @classmethod
+    def of_options(cls, options: Mapping[str, Any]) -> Signer:
+        """Build an instance from ``OPTIONS``. Raises ImageError if there is neither a key nor a command."""
+        key, command = options["signing_key"] or "", tuple(options["signing_command"])
+        if not key and not command:
+            raise ImageError("neither a key nor a signing_command was given", "give one of them", subject="signing_key")
+        return cls(key, options["public_key"], options["signing_password"], command)
+
     @property
     def key(self) -> str:
         """The public key itself. Raises ImageError."""
         return read_public_key(Path(self.public_key))
 
     def sign(self, messages: Sequence[bytes], comments: Comments) -> list[bytes]:
-        """Return the signature of each message, with these comments unless a command signs. Raises ImageError.
+        """Return the signature of each message, with these comments unless a command writes its own. Raises ImageError.
 
         The same message and key file give the same bytes.
         """
         if self.command:
-            return [_printed_signature(message, self.command, self.key) for message in messages]
+            return [_printed_signature(message, self.command, self.key, comments) for message in messages]
         return signatures(messages, Path(self.secret_key), self.key, self.password, comments)
 
 
@@ -86,21 +106,24 @@ def read_public_key(path: Path) -> str:
     return keys[0]
 
 
-def _printed_signature(data: bytes, command: Sequence[str], public_key: str) -> bytes:
-    signature = printed_by(command, data)
+def _printed_signature(data: bytes, command: Sequence[str], public_key: str, comments: Comments) -> bytes:
+    signature = printed_by(command, data, {TRUSTED_COMMENT: comments.trusted})
     remedy = "have it print what minisign -S writes, with the key of the public key's pair"
     _verify(data, signature, public_key, f"signing command {command[0]}", remedy)
     return signature
 
 
-def printed_by(command: Sequence[str], data: bytes) -> bytes:
+def printed_by(command: Sequence[str], data: bytes, variables: Mapping[str, str] | None = None) -> bytes:
     """Return what a command of the site that signs prints for ``data`` on its standard input. Raises ImageError.
 
-    So the key can be in another machine: a security module, a vault.
+    So the key can be in another machine: a security module, a vault. ``variables`` are added to its environment.
     """
     subject, remedy = f"signing command {command[0]}", "run it on the build host, and see what it says"
     try:
-        process = subprocess.run(command, input=data, capture_output=True, check=False, timeout=COMMAND_S)
+        environment = {**os.environ, **(variables or {})}
+        process = subprocess.run(
+            command, input=data, capture_output=True, check=False, timeout=COMMAND_S, env=environment
+        )
     except OSError as error:
         raise ImageError(error.strerror or str(error), "correct its path", subject=subject) from error
     except subprocess.TimeoutExpired as error:
@@ -141,6 +164,12 @@ def signatures(
     remedy = "check that the public key belongs to the signing key: nodes refuse other signatures"
     _verify(messages[0], results[0], public_key, subject, remedy)
     return results
+
+
+def trusted_comment(signature: bytes) -> str:
+    """Return the comment that minisign's signature signs too; empty if there is none."""
+    lines = [line for line in signature.split(b"\n") if line.startswith(TRUSTED_LINE)]
+    return lines[0][len(TRUSTED_LINE) :].decode(errors="replace") if lines else ""
 
 
 def verifies(data: bytes, signature: bytes, public_key: str) -> bool:

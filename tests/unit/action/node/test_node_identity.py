@@ -82,5 +82,5 @@ def test_wrong_variables_are_refused_without_the_content_of_a_secret(variables, 
 
 
 def test_a_node_that_is_not_in_the_inventory_is_refused():
-    with raises(AnsibleActionFail, "bm03", "node_identity_nodes"):
+    with raises(AnsibleActionFail, "bm03", "nodes"):
         of("bm03")

@@ -63,8 +63,6 @@ class Proof(node_image_proof.ActionModule):
             "path": str(folder),
             "name": "bm01",
             "digest": IMAGE.digest,
-            "mac": MAC,
-            "servers": [SERVER],
             "manifest": manifests.dump(IMAGE.manifest).decode(),
             **given,
         }
@@ -73,6 +71,10 @@ class Proof(node_image_proof.ActionModule):
         connection = SimpleNamespace(transport="ssh", _shell=SimpleNamespace(tmpdir="/nowhere"))
         super().__init__(task, connection, PlayContext(), DataLoader(), None, None)
         self.answer, self.shell, self.ran = answer, shell, []
+
+    def run(self, **of_node):
+        node = {"node_boot_mac": MAC, "node_boot_server_urls": [SERVER], **of_node}
+        return super().run(task_vars={"hostvars": {"bm01": node}})
 
     def _execute_module(self, module_name=None, module_args=None, *_more, **_named):
         assert module_name == "sailloft.fleet.node_image_info"
@@ -111,6 +113,20 @@ def test_a_manifest_of_another_image_is_refused(proofs):
     refused = Proof(proofs, state=state(), digest="0" * 64).run()
     assert refused["failed"] is True
     assert refused["msg"].startswith("bm01: image " + "0" * 64)
+
+
+def test_the_plan_of_the_boot_is_that_of_the_nodes_own_variables(proofs):
+    for setting, value in {
+        "node_boot_mac": "52:54:00:00:00:02",
+        "node_boot_server_urls": ["http://10.9.0.2"],
+        "node_boot_kernel_arguments": ["quiet"],
+        "node_boot_report_url": "http://10.9.0.1/report",
+        "node_boot_secure_boot": True,
+    }.items():
+        assert Proof(proofs, state=state()).run(**{setting: value})["holds"] is False, setting
+    failed = state() | {"systemd": {"state": "degraded"}, "failed_units": ["one.service"]}
+    assert Proof(proofs, state=failed).run()["holds"] is False
+    assert Proof(proofs, state=failed).run(node_boot_units_may_fail=["one.service"])["holds"] is True
 
 
 def test_the_node_is_read_if_its_state_is_not_given(proofs):

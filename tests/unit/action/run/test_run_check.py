@@ -257,6 +257,19 @@ def test_secrets_and_templates_that_lack_a_variable_are_not_judged(site):
     site.check("plan", boot_trial="yes")
 
 
+@pytest.mark.parametrize(("playbook", "refused"), [("reimage", True), ("node_identities", True), ("prove", False)])
+def test_no_host_overrides_what_is_done_for_it_on_the_controller(site, monkeypatch, playbook, refused):
+    """Ansible's default is that what a host returns overrides the inventory."""
+    groups = {"nodes": {"hosts": {"bm01": {}}}, "boot_servers": {"hosts": {"boot1": {}}}}
+    inventory = site.write("nodes.json", json.dumps({**HOSTS, **groups}))
+    site.check(playbook, inventory)
+    monkeypatch.setattr("ansible.constants.INJECT_FACTS_AS_VARS", True)
+    if refused:
+        assert site.refusal(playbook, inventory) == Mentions(f"{playbook}.yml", "inject_facts_as_vars = false")
+    else:
+        site.check(playbook, inventory)
+
+
 def test_an_unknown_playbook_is_refused(site):
     assert "there is no playbook 'proof'" in site.refusal("proof")
 

@@ -190,7 +190,11 @@ def test_the_module_returns_the_approval_with_reason_and_fingerprint(maker, tpms
     assert (found["changed"], found["approved"]) == (False, True)
     assert found["why"] == "its certificate verifies against node_identity_tpm_ca"
     assert found["fingerprint"] == identity.ek_digest(tpms["bm01"][0])
+    assert found["checked"] != call(node="bm01", ek=ek)["checked"]
     assert call(node="bm01", ek=ek)["approved"] is False
     assert call(node="bm01", ek=ek, enrolled=ek)["approved"] is True
     assert call(node="bm01", ek=ek, certificate="@")["msg"] == Mentions("certificate", "base64")
+    # What is shown of the node's answer is computed here: white space in it could overwrite the line on a terminal.
+    assert call(node="bm01", ek=f"{ek[:9]}\r\x1c\n{ek[9:]}")["ek"] == ek
+    assert call(node="bm01", ek=f"\x1b{ek}")["msg"] == Mentions("node bm01", "base64")
     assert call(node="bm01", ek="AAAA")["msg"] == Mentions("node bm01", "RSA 2048", "endorsement key")

@@ -20,6 +20,7 @@ from messages import raises
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities, identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import PACKAGES
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, Store
 
@@ -46,9 +47,10 @@ class Site:
         Sample("node", base=b"base").publish(self.store, folder / "blobs")
         self.keys = make_keys(folder / "keys")
 
-    def ensure(self, *nodes, keys=None, check=False, removed=()):
+    def ensure(self, *nodes, keys=None, check=False, removed=(), command=""):
         folder = keys or self.keys
-        signer = Signer(str(folder / "image.key"), str(folder / "image.pub"), None)
+        key = "" if command else str(folder / "image.key")
+        signer = Signer(key, str(folder / "image.pub"), None, ("sh", "-c", command) if command else ())
         return identities.ensure(self.store, identities.read_nodes(nodes), signer, check, removed)
 
     def files(self):
@@ -110,6 +112,47 @@ def test_bundles_are_removed_by_node_name_and_the_others_are_reported(site):
     assert sorted(site.files()) == [".bm03.new", "bm01", "bm02"]
     assert site.ensure(removed=["bm01", "bm09"]) == change
     assert sorted(site.files()) == ["bm02"]
+
+
+def by_command(site, comments):
+    """Return a command of the site that signs with these options of minisign."""
+    folder = site.keys
+    signs = f"minisign -S -s {folder}/image.key -m {folder}/m -x {folder}/x {comments}"
+    return f"cat > {folder}/m; {signs} >&2; cat {folder}/x"
+
+
+def test_a_command_of_the_site_signs_bundles(site):
+    command = by_command(site, '-t "$TRUSTED_COMMENT" -c token')
+    assert site.ensure(ONE, TWO, command=command).written == ("bm01", "bm02")
+    before = site.files()
+    assert site.ensure(ONE, TWO, command=command).written == ()
+    assert site.ensure(given("bm01", 0xA7, "other"), TWO, command=command).written == ("bm01",)
+    assert site.files()["bm02"] == before["bm02"]
+    _bundle, text, signature = identity.parse(before["bm01"], "bm01")
+    assert sign.verifies(text, signature, sign.read_public_key(site.keys / "image.pub"))
+    assert sign.trusted_comment(signature) == identity.COMMENTS.trusted
+
+
+@pytest.mark.parametrize(
+    ("comments", "facts"),
+    [
+        ("-t ours", ["'ours'", repr(identity.COMMENTS.trusted), "TRUSTED_COMMENT"]),
+        ('-t "$TRUSTED_COMMENT" -c "$(date +%N)"', ["same data", "Ed25519"]),
+    ],
+)
+def test_a_command_whose_bundles_no_node_would_take_is_refused(site, comments, facts):
+    with raises(ImageError, "signing command sh", *facts):
+        site.ensure(ONE, command=by_command(site, comments))
+    assert site.files() == {}
+
+
+def test_a_signature_for_another_purpose_is_no_bundle(site):
+    """The same key has signed the same data, with the comment of images."""
+    site.ensure(ONE)
+    _bundle, text, _signature = identity.parse(site.files()["bm01"], "bm01")
+    signer = Signer(str(site.keys / "image.key"), str(site.keys / "image.pub"), None)
+    (Path(site.store.place(IDENTITY)) / "bm01").write_bytes(text + signer.sign([text], sign.MANIFEST)[0])
+    assert site.ensure(ONE).written == ("bm01",)
 
 
 def test_contradicting_input_is_refused_before_anything_is_written(site):
