@@ -13,7 +13,7 @@ author:
 description:
   - Pairs the RDMA devices of both nodes by number. If both have planned ports of InfiniBand, these HCAs are paired in
     their planned order; otherwise all RDMA devices in the order of their PCI addresses.
-positional: server, client_ports, server_ports
+positional: server, ports
 options:
   _input:
     description: RV(sailloft.fleet.host_topology_info#module:topology) of the node that sends.
@@ -23,12 +23,10 @@ options:
     description: The same for the node that receives.
     type: dict
     required: true
-  client_ports:
-    description: The planned ports of the node that sends, C(site_ports) of the blueprint.
-    type: dict
-  server_ports:
-    description: The same for the node that receives.
-    type: dict
+  ports:
+    description: The planned ports of both nodes, C(site_ports) of the blueprint; first those of the node that sends.
+    type: list
+    elements: dict
 """
 
 EXAMPLES = r"""
@@ -43,7 +41,7 @@ _value:
   elements: dict
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -54,15 +52,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 def gpu_rails(
     client: Any,
     server: Any,
-    client_ports: Mapping[str, Any] | None = None,
-    server_ports: Mapping[str, Any] | None = None,
+    ports: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Return the rails. Raises AnsibleFilterError."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import rails
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
     try:
-        return rails.between(read_saved(client), read_saved(server), client_ports, server_ports)
+        return rails.between(read_saved(client), read_saved(server), ports)
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error
 

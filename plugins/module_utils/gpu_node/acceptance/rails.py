@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
@@ -37,16 +37,15 @@ def of_node(host: Host) -> list[dict[str, Any]]:
 def between(
     client: Host,
     server: Host,
-    client_ports: Mapping[str, Any] | None = None,
-    server_ports: Mapping[str, Any] | None = None,
+    ports: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Return the rails that both nodes have, by number: ``{"number": 0, "client": {...}, "server": {...}}``.
 
-    The ports are those that the blueprint plans (``site_ports``). If both nodes have HCAs of InfiniBand there, these
-    are the rails, also one that a node lacks: by addresses alone the next one would be measured in its place.
+    ``ports``: those of both that the blueprint plans (``site_ports``). If both have HCAs of InfiniBand there, these are
+    the rails, also one that a node lacks: by addresses alone the next one would be measured in its place.
     """
-    planned = [_hcas(ports or {}) for ports in (client_ports, server_ports)]
-    if all(planned):
+    planned = [*map(_hcas, ports)]
+    if planned and all(planned):
         pairs = zip(_planned(client, planned[0]), _planned(server, planned[1]))
     else:
         pairs = zip(of_node(client), of_node(server))

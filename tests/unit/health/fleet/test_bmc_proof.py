@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What BMCs say becomes claims by node, in the proof that the fleet's page reads."""
+"""Faults that BMCs name become claims by node, in the proof that the fleet's page reads."""
 
 from __future__ import annotations
 
