@@ -11,8 +11,9 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Pairs the RDMA devices of both nodes by number, in the order of their PCI addresses.
-positional: server
+  - Pairs the RDMA devices of both nodes by number. If both have planned ports of InfiniBand, these HCAs are paired in
+    their planned order; otherwise all RDMA devices in the order of their PCI addresses.
+positional: server, ports
 options:
   _input:
     description: RV(sailloft.fleet.host_topology_info#module:topology) of the node that sends.
@@ -22,6 +23,10 @@ options:
     description: The same for the node that receives.
     type: dict
     required: true
+  ports:
+    description: The planned ports of both nodes, C(site_ports) of the blueprint; first those of the node that sends.
+    type: list
+    elements: dict
 """
 
 EXAMPLES = r"""
@@ -36,6 +41,7 @@ _value:
   elements: dict
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -43,13 +49,17 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 
 
-def gpu_rails(client: Any, server: Any) -> list[dict[str, Any]]:
+def gpu_rails(
+    client: Any,
+    server: Any,
+    ports: Sequence[Mapping[str, Any]] = (),
+) -> list[dict[str, Any]]:
     """Return the rails. Raises AnsibleFilterError."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import rails
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
     try:
-        return rails.between(read_saved(client), read_saved(server))
+        return rails.between(read_saved(client), read_saved(server), ports)
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -165,7 +165,7 @@ def _cleaned(reading: Reading) -> Reading:
 
 
 def _place(place: Place) -> Place:
-    return place if place.name.isprintable() else Place(place.kind, clean(place.name))
+    return Place(place.kind, clean(place.name))
 
 
 def _worst(results: Iterable[Result]) -> tuple[Result, ...]:

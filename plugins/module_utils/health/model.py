@@ -24,8 +24,9 @@ ACTIONS = ("note", "restart_application", "watch", "configure", "drain", "reset_
 BARE_METAL, HYPERVISOR, GUEST, IMAGE = "bare_metal", "hypervisor", "guest", "image"
 MACHINES = (BARE_METAL, HYPERVISOR, GUEST, IMAGE)
 
-# What a stored text cannot have (common/stored.py), and line ends, because a message is one line.
-NO_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]+")
+# What a stored text cannot have (common/stored.py), line ends, because a message is one line, and marks that turn the
+# direction of the text behind them.
+NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
 MOST_CHARACTERS = 500
 
 

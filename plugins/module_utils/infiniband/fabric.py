@@ -73,6 +73,25 @@ class Fabric:
             leaves.setdefault(port.switch, []).append(hca)
         return leaves
 
+    @property
+    def subnets(self) -> list[str]:
+        """Return the first switch of each part that no link between switches joins with the others."""
+        neighbours: dict[str, list[str]] = {}
+        for low, up in self.uplinks:
+            neighbours.setdefault(low.switch, []).append(up.switch)
+            neighbours.setdefault(up.switch, []).append(low.switch)
+        firsts: list[str] = []
+        joined: set[str] = set()
+        for switch in self.switches:
+            waiting = [] if switch in joined else [switch]
+            firsts += waiting
+            while waiting:
+                one = waiting.pop()
+                if one not in joined:
+                    joined.add(one)
+                    waiting += neighbours.get(one, ())
+        return firsts
+
     def ranks(self) -> dict[str, int]:
         """Return the rank of each switch: 0 for a root, for others one more than the lowest rank above them."""
         uppers: dict[str, set[str]] = {}
@@ -134,6 +153,12 @@ def fabric_of(site: Site, name: str) -> Fabric:
             switches.add(cable.a.name)
             fabric.uplinks.append((_port(fabric, cable.a, cable.a_port), upper))
     fabric.switches = [device for device in site.devices if device in switches]
+    if len(fabric.subnets) > 1:
+        raise InfinibandError(
+            f"no links lead from {fabric.subnets[0]} to {fabric.subnets[1]}, so that they are subnets of their own",
+            "give the links of each subnet a fabric of its own",
+            subject=f"fabric {name}",
+        )
     return fabric
 
 

@@ -41,7 +41,7 @@ CacheDirectory=opensm/{fabric}
 LogsDirectory=opensm/{fabric}
 RuntimeDirectory={runtime}
 ExecStartPre=-/sbin/modprobe ib_umad
-ExecStartPre=/bin/cp {folder}/{conf} {folder}/{names} /run/{runtime}/
+ExecStartPre=/bin/cp {folder}/{conf} {folder}/{names} {units}/%n /run/{runtime}/
 ExecStart={opensm} -F {folder}/{conf}
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
@@ -50,6 +50,7 @@ RestartSec=5
 [Install]
 WantedBy=multi-user.target
 """
+UNITS = "/etc/systemd/system"
 _FABRIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _FILE = re.compile(r"[A-Za-z0-9_.-]+")
 _STATE = re.compile(r"Entering (DISCOVERING|STANDBY|MASTER|NOT-ACTIVE) state")
@@ -60,11 +61,12 @@ PAUSE_S = 0.5
 
 
 class FabricService(NamedTuple):
-    """The service of a fabric: its name, and what is at boot and now."""
+    """The service of a fabric: its name, what is at boot and now, and whether systemd read an older unit."""
 
     name: str
     enabled: bool
     active: bool
+    outdated: bool
 
 
 def converge(system: System, options: Mapping[str, Any], check: bool = False) -> Outcome:
@@ -76,7 +78,7 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
     check_systemd(system, "ib_manager", True)
     fabric, folder = options["fabric"], options["directory"]
     texts = _texts(options)
-    unit_file = f"/etc/systemd/system/{_unit(fabric)}"
+    unit_file = f"{UNITS}/{_unit(fabric)}"
     files = {**{f"{folder}/{name}": text for name, text in texts.items()}, unit_file: _unit_text(fabric, folder)}
     held = {path: _read(system, path) for path in files}
     outcome = Outcome()
@@ -94,7 +96,10 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
         outcome.differ(other.name, _shown(other), "masked, stopped")
     if not (service.enabled and service.active):
         outcome.differ(service.name, _shown(service), "enabled, running")
-    reasons = _restart_reasons(system, fabric, texts, unit_file in written) if service.active else []
+    if service.outdated and unit_file not in written:
+        outcome.differ(f"{service.name} read by systemd", "an older one", "the planned one")
+    reasons = _restart_reasons(system, fabric, texts, files[unit_file]) if service.active else []
+    reasons += ["the unit"] if service.active and service.outdated and "the unit" not in reasons else []
     restarts = bool(reasons) and options["restart"]
     if restarts:
         outcome.differ(f"{service.name} started", "with other settings", f"with {', '.join(reasons)} as planned")
@@ -123,7 +128,8 @@ def _run(
     unit_file: str,
 ) -> None:
     """Start, restart or reload the service where it is needed, and wait until opensm has done its work."""
-    if unit_file in written:
+    # Also after a run that was killed before.
+    if unit_file in written or service.outdated:
         system.run(["systemctl", "daemon-reload"])
     for other in others:
         system.run(["systemctl", "mask", "--now", other.name])
@@ -193,16 +199,18 @@ def _unit_text(fabric: str, folder: str) -> str:
         conf=CONF,
         names=NAMES,
         opensm=OPENSM,
+        units=UNITS,
     )
 
 
 def _service(system: System, name: str) -> FabricService:
-    output = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", name])
+    output = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState,NeedDaemonReload", name])
     state = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     return FabricService(
         name,
         state.get("UnitFileState") in ("enabled", "enabled-runtime"),
         state.get("ActiveState") in ("active", "activating", "reloading"),
+        state.get("NeedDaemonReload") == "yes",
     )
 
 
@@ -216,12 +224,12 @@ def _earlier(system: System, path: str) -> str | None:
     return next((text for text in texts if text is not None), None)
 
 
-def _restart_reasons(system: System, fabric: str, texts: Mapping[str, str], unit_changes: bool) -> list[str]:
+def _restart_reasons(system: System, fabric: str, texts: Mapping[str, str], unit: str) -> list[str]:
     """Return what the running opensm does not have: options, the names of switches, the unit's settings."""
-    started = {name: _read(system, f"/run/{_runtime(fabric)}/{name}") for name in (CONF, NAMES)}
+    started = {name: _read(system, f"/run/{_runtime(fabric)}/{name}") for name in (CONF, NAMES, _unit(fabric))}
     reasons = need_restart(values(started[CONF] or ""), values(texts[CONF]))
     reasons += [NAMES] if started[NAMES] != texts[NAMES] else []
-    return reasons + (["the unit"] if unit_changes else [])
+    return reasons + (["the unit"] if started[_unit(fabric)] != unit else [])
 
 
 def _log(system: System, fabric: str) -> str:

@@ -64,9 +64,9 @@ def tree(**changes: Any) -> Site:
     return sites.site(**TREE, **changes)
 
 
-def star() -> Site:
-    """Return a site with 2 nodes with 2 rails on one switch."""
-    leaf = {"model": "leaf", "rack": "rack", "name": "leaf-{n}", "unit": 10}
+def star(switches: int = 1) -> Site:
+    """Return a site with 2 nodes with 2 rails on one switch, or on one each."""
+    leaf = {"model": "leaf", "rack": "rack", "count": switches, "name": "leaf-{n}", "unit": 10}
     return sites.site(
         **{
             **TREE,

@@ -5,18 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import Fabric
 
 Port = tuple[str, int]
 
 
-def found(fabric: Fabric, without: Collection[Port] = ()) -> str:
+def found(fabric: Fabric, without: Collection[Port] = (), guids: Mapping[str, Any] | None = None) -> str:
     """Return what ``ibnetdiscover -p`` prints of a fabric, without the links of some ports."""
+    of_node = {name: guid for name, guid in (guids or {}).items() if isinstance(guid, str)}
+    of_node |= {str(hca): guids[hca.host][hca.name] for hca in fabric.hcas if guids}
     lines = [(str(hca), 1, port.switch, port.number) for hca, port in fabric.hcas.items()]
     lines += [(low.switch, low.number, up.switch, up.number) for low, up in fabric.uplinks]
     return "".join(
-        f"{'CA' if ' ' in one else 'SW'}  1  {port} 0x1 4x SDR - SW  2 {far} 0x2 ( '{one}' - '{other}' )\n"
+        f"{'CA' if ' ' in one else 'SW'}  1  {port} {of_node.get(one, '0x1')} 4x SDR - SW  2 {far} "
+        f"{of_node.get(other, '0x2')} ( '{one}' - '{other}' )\n"
         for one, port, other, far in lines
         if not {(one, port), (other, far)} & {*without}
     )

@@ -25,6 +25,7 @@ class ManagerHost(System):
         self.enabled: set[str] = set()
         self.active: set[str] = set()
         self.changes: list[str] = []
+        self.loaded: dict[str, str] = {}  # the units as systemd has them
         (root / "run/systemd/system").mkdir(parents=True)
 
     def path(self, path: str) -> str:
@@ -37,8 +38,13 @@ class ManagerHost(System):
         assert program == "systemctl"
         if verb == "show":
             states = "active" if name in self.active else "inactive", "enabled" if name in self.enabled else "disabled"
-            return "ActiveState={}\nUnitFileState={}\n".format(*states)
+            differs = "yes" if name in self.loaded and self.loaded[name] != self._unit(name) else "no"
+            return "ActiveState={}\nUnitFileState={}\nNeedDaemonReload={}\n".format(*states, differs)
         self.changes.append(" ".join(argv[1:]))
+        if name:
+            self.loaded.setdefault(name, self._unit(name))
+        else:
+            self.loaded = {each: self._unit(each) for each in self.loaded}
         if verb == "enable":
             self.enabled.add(name)
         elif verb == "mask":
@@ -49,12 +55,16 @@ class ManagerHost(System):
                 self.stop()
             run = Path(self.path(f"/run/{name.removesuffix('.service')}"))
             run.mkdir(exist_ok=True)
-            unit = Path(self.path(f"/etc/systemd/system/{name}")).read_text(encoding="utf-8")
-            (copied,) = (line for line in unit.splitlines() if line.startswith("ExecStartPre=/bin/cp "))
-            for file in copied.split()[1:-1]:
+            (copied,) = (line for line in self.loaded[name].splitlines() if line.startswith("ExecStartPre=/bin/cp "))
+            for file in copied.replace("%n", name).split()[1:-1]:
                 shutil.copy(self.path(file), run)
             self.active.add(name)
             self.start()
         elif verb == "reload":
             self.hup()
         return ""
+
+    def _unit(self, name: str) -> str:
+        """Return the text of a unit's file, "" of one that has none here."""
+        path = Path(self.path(f"/etc/systemd/system/{name}"))
+        return path.read_text(encoding="utf-8") if path.exists() else ""

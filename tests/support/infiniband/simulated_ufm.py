@@ -24,7 +24,8 @@ class Answer(io.BytesIO):
 class SimulatedUfm:
     """A UFM in place of ``open_url``.
 
-    ``pkeys``: P_Key -> its data; ``links``: rows; ``ports``: port -> the row of an unhealthy one; ``late``: how many
+    ``pkeys``: P_Key -> its data; ``links``: rows; ``cap``: those of a page at most; ``ports``: port -> the row of an
+    unhealthy one; ``late``: how many
     questions pass before a change of ports is listed, or the report is ready. ``requests`` has the methods and paths,
     ``options`` the further arguments of the last request.
     """
@@ -33,6 +34,7 @@ class SimulatedUfm:
         self.pkeys: dict[str, dict[str, Any]] = {"0x7fff": {"partition": "management", "ip_over_ib": True, "guids": []}}
         self.links: list[dict[str, Any]] = []
         self.pages = True
+        self.cap = 1_000_000
         self.ports: dict[str, dict[str, Any]] = {}
         self.late = 0
         self.report: Any = {kind: {"nodes": [], "links": []} for kind in ("added", "removed")}
@@ -88,8 +90,9 @@ class SimulatedUfm:
     def _page(self, page_number: str, rpp: str) -> Any:
         if not self.pages:
             return self.links
-        start = (int(page_number) - 1) * int(rpp)
-        return {"data": self.links[start : start + int(rpp)]}
+        rows = min(int(rpp), self.cap)
+        start = (int(page_number) - 1) * rows
+        return {"data": self.links[start : start + rows]}
 
     def _unhealthy(self) -> Answer:
         if self._waiting:

@@ -82,10 +82,13 @@ def test_the_bmcs_of_all_nodes_are_asked_in_one_call(site, tmp_path):
     server = RedfishBmc(tmp_path / "bmc", new({"Bay2": status("Critical", Id="Bay2", LineInputStatus="LossOfInput")}))
     bmc = {"address": server.address, "username": USER, "password": PASSWORD, "ca": server.ca}
     try:
-        rc, output = site("-vvv", "-e", json.dumps({"health_bmcs": True, "node_boot_bmc": bmc}))
+        variables = {"health_bmcs": True, "node_boot_bmc": bmc, "proofs_path": str(tmp_path / "proofs")}
+        rc, output = site("-vvv", "-e", json.dumps(variables))
     finally:
         server.stop()
     assert rc != 0
     assert "6 nodes: bmc Bay2: power supply without input: feed or cord: gpu-[001,017,203,300,411,500]" in output
-    assert PASSWORD not in output
+    proof = json.loads((tmp_path / "proofs/health-bmcs.json").read_text())
+    assert [claim["holds"] for claim in proof["claims"]] == [False] * 6
+    assert PASSWORD not in output + json.dumps(proof)
     assert server.changes == []

@@ -14,6 +14,7 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager import converge as manager
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.converge import converge
 
 SITE, GUIDS = ib_sites.small()
@@ -219,6 +220,24 @@ def test_a_run_that_was_killed_at_any_call_is_made_up_for_by_the_next_one(host, 
     converge(host, options(partitions=PARTITIONS))
     assert "0x0001" in read[-1]
     assert not converge(host, options(partitions=PARTITIONS)).changed
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("number", range(4))
+def test_a_new_unit_is_made_up_for_too(host, monkeypatch, number, restart):
+    with monkeypatch.context() as older:
+        older.setattr(manager, "UNIT", manager.UNIT.replace("RestartSec=5", "RestartSec=9"))
+        converge(host, options())
+    with monkeypatch.context() as killed:
+        kill_after(host, killed, number)
+        # All calls are three: the unit, daemon-reload, the restart where it is allowed.
+        with contextlib.suppress(KeyboardInterrupt):
+            converge(host, options(restart=True))
+    outcome = converge(host, options(restart=restart))
+    assert "RestartSec=5" in host.loaded[UNIT]
+    is_restarted = restart or number > 2
+    assert outcome.facts["needs_restart"] == ([] if is_restarted else ["the unit"])
+    assert not converge(host, options(restart=restart)).changed
 
 
 def test_partitions_that_opensm_refused_fail_again_in_the_next_run(host):

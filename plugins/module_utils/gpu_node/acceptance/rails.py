@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
@@ -33,7 +34,28 @@ def of_node(host: Host) -> list[dict[str, Any]]:
     return rails
 
 
-def between(client: Host, server: Host) -> list[dict[str, Any]]:
-    """Return the rails that both nodes have, by number: ``{"number": 0, "client": {...}, "server": {...}}``."""
-    pairs = zip(of_node(client), of_node(server))
+def between(
+    client: Host,
+    server: Host,
+    ports: Sequence[Mapping[str, Any]] = (),
+) -> list[dict[str, Any]]:
+    """Return the rails that both nodes have, by number: ``{"number": 0, "client": {...}, "server": {...}}``.
+
+    ``ports``: those of both that the blueprint plans (``site_ports``). If both have HCAs of InfiniBand there, these are
+    the rails, also one that a node lacks: by addresses alone the next one would be measured in its place.
+    """
+    planned = [*map(_hcas, ports)]
+    if planned and all(planned):
+        pairs = zip(_planned(client, planned[0]), _planned(server, planned[1]))
+    else:
+        pairs = zip(of_node(client), of_node(server))
     return [{"number": number, "client": nic, "server": peer} for number, (nic, peer) in enumerate(pairs)]
+
+
+def _hcas(ports: Mapping[str, Any]) -> list[str]:
+    return [name for name, port in ports.items() if isinstance(port, Mapping) and port.get("infiniband")]
+
+
+def _planned(host: Host, devices: Iterable[str]) -> list[dict[str, Any]]:
+    present = {rail["device"]: rail for rail in of_node(host)}
+    return [present.get(device, {"device": device, "nic": "", "gpu": None}) for device in devices]

@@ -24,7 +24,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import PATTERN
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.kernel_lines import Report, report
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import LIMIT_BYTES, Node
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import (
+    LIMIT_BYTES,
+    Node,
+    NotMeasuredError,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import kernel, xid
 
 READER, KMSG = "kernel_log", "/dev/kmsg"
@@ -61,7 +65,12 @@ def read(node: Node) -> Reading:
     is_first = node.kept.get("boot_id") != boot_id
     next_text = "" if is_first else node.kept.get("next", "")
     start = int(next_text) if next_text.isdigit() and len(next_text) < 20 else 0
-    everything = [*records(_text(node.path(KMSG)))]
+    everything = [*_of_kmsg(_text(node.path(KMSG)).split("\n"))]
+    if not everything:
+        raise NotMeasuredError(f"{KMSG} has no record of the kernel")
+    end = max(each.sequence for each in everything) + 1
+    # In one boot the last record is never behind the next one.
+    start = start if start <= end else 0
     news = [each for each in everything if each.sequence >= start]
     lost = _lost(news, start)
     # A long start overflows the buffer of healthy nodes too: what was lost before a boot's first round is not measured.
@@ -73,8 +82,7 @@ def read(node: Node) -> Reading:
             Event(kernel.LINES_LOST, Place("node"), reason, KMSG, f"{boot_id}:{number}:lost", boot_id, number)
         )
     value = None if lost else kernel.COMPLETE
-    end = max((each.sequence + 1 for each in everything), default=start)
-    kept = {"boot_id": boot_id, "next": str(max(start, end))}
+    kept = {"boot_id": boot_id, "next": str(end)}
     measurement = Measurement(kernel.LOG_READ, Place("node"), value, KMSG, reason)
     return Reading(READER, (measurement,), tuple(happened), kept=kept)
 

@@ -15,7 +15,7 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,17 +43,18 @@ class Ran(NamedTuple):
     stderr: str
 
 
-def run(argv: Sequence[str], timeout_s: float, locks: str = "") -> Ran:
+def run(argv: Sequence[str], timeout_s: float, locks: str = "", environment: Mapping[str, str] | None = None) -> Ran:
     """Run a program in the locale C, with nothing to read. Raises NotMeasuredError if it gave no complete answer.
 
-    ``locks``: the directory of the lock that a program of ALONE holds until it has really ended.
+    ``locks``: the directory of the lock that a program of ALONE holds until it has really ended. ``environment``: what
+    it has beside PATH and the locale.
     """
     end = time.monotonic() + timeout_s
     name = os.path.basename(argv[0])
     if locks and name in ALONE:
         with _locked(os.path.join(locks, f"{name}.lock"), name, end) as lock:
-            return _run(argv, timeout_s, end, lock)
-    return _run(argv, timeout_s, end, None)
+            return _run(argv, timeout_s, end, lock, environment)
+    return _run(argv, timeout_s, end, None, environment)
 
 
 @contextlib.contextmanager
@@ -75,15 +76,16 @@ def _locked(path: str, name: str, end: float) -> Iterator[int]:
         os.close(lock)
 
 
-def _run(argv: Sequence[str], timeout_s: float, end: float, lock: int | None) -> Ran:
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+def _run(
+    argv: Sequence[str], timeout_s: float, end: float, lock: int | None, environment: Mapping[str, str] | None
+) -> Ran:
     try:
         process = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **(environment or {})},
             pass_fds=() if lock is None else (lock,),
         )
     except FileNotFoundError as error:

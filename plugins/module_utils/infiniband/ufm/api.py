@@ -28,8 +28,10 @@ ARGUMENTS: dict[str, Any] = {
     "ca_path": {"type": "path"},
 }
 TIMEOUT_S = 300
-# Rows of a page.
+# Rows of a page, as asked for; a UFM may give fewer.
 PAGE = 1000
+# A fabric of 4,096 nodes with 8 rails has 100,000 links, of less than 1 KiB each.
+MOST_BYTES = 256 << 20
 _ANSWER_MOST = 200
 _REMEDIES = {
     401: "check user and password, or the token",
@@ -77,14 +79,18 @@ class Api:
                 follow_redirects="none",
                 **self._tls,
             ) as answer:
-                return HttpAnswer(answer.status, answer.read().decode(errors="replace"))
+                content = answer.read(MOST_BYTES + 1)
+                status = answer.status
         except HTTPError as error:
-            text = " ".join(error.read().decode(errors="replace").split())[:_ANSWER_MOST]
+            text = " ".join(error.read(8 * _ANSWER_MOST).decode(errors="replace").split())[:_ANSWER_MOST]
             remedy = _REMEDIES.get(error.code, "see UFM's log")
             raise _error(f"{method} {url}: {error.code} {error.reason}: {text}", remedy) from None
         except (OSError, HTTPException) as error:
             cause = " ".join((str(error) or type(error).__name__).split())[:_ANSWER_MOST]
             raise _error(f"{method} {url}: {cause}", "check the URL and its certificate (ca_path)") from None
+        if len(content) > MOST_BYTES:
+            raise _error(f"{method} {url}: the answer has more than {MOST_BYTES >> 20} MiB", "check the URL")
+        return HttpAnswer(status, content.decode(errors="replace"))
 
     def read(self, path: str) -> Any:
         """Return the JSON of an answer to GET. Raises InfinibandError."""
@@ -95,19 +101,29 @@ class Api:
             raise _error(f"GET {self._url}/{path}: the answer is no JSON", "check the URL") from None
 
     def rows(self, path: str) -> Iterator[Mapping[str, Any]]:
-        """Return the rows of a paged answer; a UFM that does not page gives them all. Raises InfinibandError."""
-        number = 1
+        """Return the rows of a paged answer; a UFM that does not page gives them all. Raises InfinibandError.
+
+        No document says how many rows a page has at most, so the last page is an empty one, one that is shorter than
+        the first, or one of fewer rows than asked for that is there again.
+        """
+        number, most = 1, 0
         firsts: set[str] = set()
+        last: list[Any] = []
         while True:
             data = self.read(f"{path}?page_number={number}&rpp={PAGE}")
             rows = data.get("data") if isinstance(data, dict) else data
+            if not isinstance(rows, list):
+                raise not_as_documented(path)
+            if number > 1 and rows == last and len(rows) < PAGE:
+                return
             # A page that was there before would be followed by the same ones for ever.
-            if not isinstance(rows, list) or repr(rows[:1]) in firsts:
+            if repr(rows[:1]) in firsts:
                 raise not_as_documented(path)
             yield from rows
-            if isinstance(data, list) or len(rows) < PAGE:
+            most = max(most, len(rows))
+            if isinstance(data, list) or len(rows) < most or not rows:
                 return
-            number += 1
+            number, last = number + 1, rows
             firsts.add(repr(rows[:1]))
 
 

@@ -51,3 +51,31 @@ def test_nics_share_equally_near_gpus():
     assert [rail["gpu"] for rail in rails.of_node(host)][:2] == first_gpus
     nics[0].interfaces = {"rdma": ["a", "b", "c"]}
     assert [rail["gpu"] for rail in rails.of_node(host)][:4] == [*first_gpus, *first_gpus]
+
+
+def ports(*names, infiniband=True):
+    """Return the ports of a node as a blueprint plans them."""
+    return {name: {"infiniband": infiniband, "rail": number} for number, name in enumerate(names)}
+
+
+def test_planned_hcas_are_the_rails_in_their_planned_order():
+    planned = ports("mlx5_1", "mlx5_0")
+    made = rails.between(cards(), cards(), [planned, {**planned, **ports("mlx5_2", infiniband=False)}])
+    assert [(rail["number"], rail["client"]["device"], rail["server"]["device"]) for rail in made] == [
+        (0, "mlx5_1", "mlx5_1"),
+        (1, "mlx5_0", "mlx5_0"),
+    ]
+    assert made[0]["client"] == rails.of_node(cards())[1]
+
+
+def test_a_planned_hca_that_a_node_lacks_leaves_the_other_rails_as_they_are():
+    made = rails.between(cards((None, "mlx5_1")), cards(), [ports("mlx5_0", "mlx5_1")] * 2)
+    assert [(rail["client"]["device"], rail["client"]["nic"] != "", rail["server"]["device"]) for rail in made] == [
+        ("mlx5_0", False, "mlx5_0"),
+        ("mlx5_1", True, "mlx5_1"),
+    ]
+
+
+def test_devices_without_a_plan_of_infiniband_are_paired_by_address():
+    assert len(rails.between(cards(), cards(), [ports("mlx5_0"), {}])) == 2
+    assert len(rails.between(cards(), cards(), [ports("mlx5_0", infiniband=False)] * 2)) == 2

@@ -12,10 +12,11 @@ import pytest
 from gpu_readings import expected, node, write
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers import kernel_log
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.kernel_log import events, read, records
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
 
 XID = "NVRM: Xid (PCI:0000:9b:00): 119, pid=1, name=nvidia-smi, Timeout"
 LOG, BOOT = "/dev/kmsg", "/proc/sys/kernel/random/boot_id"
@@ -99,7 +100,8 @@ def test_records_lost_before_the_first_round_of_a_boot_are_only_not_measured(tmp
     assert checks(read(node(tmp_path, {}, kept=later.kept))) == ["kernel_log_lines_lost"]
 
 
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(3, 12))
+# The kernel's log is never empty.
+@given(st.lists(st.integers(0, 5), max_size=6).map(lambda news: [1, *news]), st.integers(3, 12))
 def test_every_xid_is_reported_once_or_among_the_lost(tmp_path_factory, news, ring):
     root = tmp_path_factory.mktemp("node")
     kept, seen, lost, written = {"boot_id": "boot-1", "next": "0"}, [], 0, []
@@ -154,8 +156,21 @@ def test_a_log_that_may_not_be_read_is_an_error(tmp_path, monkeypatch):
         read(node(tmp_path, {}))
 
 
+@pytest.mark.parametrize("text", ["", "\n", "Fehler\n" * 60, "\0" * 100, f"[ 1.5] {XID}\n"])
+def test_a_file_that_is_no_log_of_the_kernel_measures_nothing(text, tmp_path):
+    kernel(tmp_path, text)
+    with raises(NotMeasuredError, LOG):
+        read(node(tmp_path, {}))
+
+
 @pytest.mark.parametrize(
-    "kept", [{"next": "7"}, {"boot_id": "boot-1", "next": "x"}, {"boot_id": "boot-1", "next": "9" * 40}]
+    "kept",
+    [
+        {"next": "7"},
+        {"boot_id": "boot-1", "next": "x"},
+        {"boot_id": "boot-1", "next": "9" * 40},
+        {"boot_id": "boot-1", "next": "2"},  # behind the end of the log
+    ],
 )
 def test_a_place_that_makes_no_sense_is_the_beginning(kept, tmp_path):
     kernel(tmp_path, record(0, XID))
@@ -214,6 +229,13 @@ def test_the_xids_of_a_contained_error_are_one_fault():
     ]
     apart = [event.check for event in events(records(contained(10, 10, 100)), expected(), "b")]
     assert apart == ["xid_48", "xid_63", "xid_94"]
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=5))
+def test_bytes_between_the_lines_hide_no_xid(noise):
+    lines = [each.replace(b"\n", b"").decode(errors="replace") for each in noise]
+    text = "".join(f"{line}\n{record(number, XID)}" for number, line in enumerate(lines))
+    assert [event.check for event in events(records(text), expected(), "b")] == ["xid_119"]
 
 
 @given(st.binary(max_size=300))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import shutil
@@ -11,14 +12,25 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from boot_server_role import nginx_configuration
+from first_stage import shell
 from health_keeper import KEEPER
+from rounds import EXPECTED, GPU, TABLE, at, measured
 from sockets import wait_for_listener
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import round
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Reading
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import CheckerPaths
+
 CONTENT = b"layer" * 1000
+# What the first stage has found before it writes its report.
+REPORT = "begin one; begin ''; sequence=7 rollback= nics= image_name=i writable_mib=2 layer_server= layers_json=;"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
 
 
@@ -51,6 +63,7 @@ def server(tmp_path: Path):
         connection.close()
         return answer
 
+    ask.url = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -62,6 +75,29 @@ def server(tmp_path: Path):
     yield ask
     process.terminate()
     process.wait(10)
+
+
+def host_key(folder: Path, node: str) -> Path:
+    """Make the host key of a node, and publish it to the boot server; return its file."""
+    key = folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    signer = f'{node} namespaces="sailloft-health" {key.with_suffix(".pub").read_text()}'
+    (folder / f"store/identity/.{node}.signer").write_text(signer)
+    return key
+
+
+@contextlib.contextmanager
+def keeping(folder: Path, copies: Path) -> Iterator[None]:
+    """Run the keeper of the copies behind nginx."""
+    copies.mkdir()
+    socket_path = folder / "socket"
+    keeper = subprocess.Popen([sys.executable, "-I", KEEPER, socket_path, folder / "store/identity", copies])
+    try:
+        wait_for_listener(socket_path, keeper)
+        yield
+    finally:
+        keeper.kill()
+        keeper.wait()
 
 
 def test_only_the_store_and_boot_files_are_served_and_none_is_writable(server):
@@ -119,11 +155,7 @@ def test_the_fields_of_reports_are_logged(server, tmp_path):
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen on this machine (bindep.txt)")
 def test_copies_of_the_health_pass_through_to_their_keeper(server, tmp_path):
     assert server("/health/bm01").status == 502
-    key, copies, socket_path = tmp_path / "key", tmp_path / "copies", tmp_path / "socket"
-    copies.mkdir()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    signer = tmp_path / "store/identity/.bm01.signer"
-    signer.write_text(f'bm01 namespaces="sailloft-health" {key.with_suffix(".pub").read_text()}')
+    key, copies = host_key(tmp_path, "bm01"), tmp_path / "copies"
     copy = b"sailloft-health-copy/1 bm01 1\n{}\n"
     copy += subprocess.run(
         ["ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", "sailloft-health"],
@@ -131,9 +163,7 @@ def test_copies_of_the_health_pass_through_to_their_keeper(server, tmp_path):
         capture_output=True,
         check=True,
     ).stdout
-    keeper = subprocess.Popen([sys.executable, "-I", KEEPER, socket_path, signer.parent, copies])
-    try:
-        wait_for_listener(socket_path, keeper)
+    with keeping(tmp_path, copies):
         assert server("/health/bm01").status == 204
         assert server("/health/bm02", "PUT", copy.replace(b"bm01", b"bm02")).status == 403
         assert server("/health/bm01", "PUT", copy).status == 204
@@ -144,6 +174,31 @@ def test_copies_of_the_health_pass_through_to_their_keeper(server, tmp_path):
         for path, method in (("/health/", "GET"), ("/health/../identity/file", "PUT"), ("/health/bm01", "DELETE")):
             assert server(path, method).status in (403, 404), (path, method)
         assert server("/identity/.bm01.signer").status == 404
-    finally:
-        keeper.kill()
-        keeper.wait()
+
+
+@pytest.mark.skipif(not (shutil.which("ssh-keygen") and shutil.which("busybox")), reason="bindep.txt is not installed")
+def test_a_node_without_a_disk_learns_its_faults_of_before_its_boot(server, tmp_path):
+    """From the first stage's shell over the signed copy, nginx and the keeper to the first round of the next boot."""
+    key = host_key(tmp_path, "n1")
+    paths = CheckerPaths(*(str(tmp_path / name) for name in ("state", "checker", "expected.json", "root")))
+    Path(paths.expected).write_text(stored.text(EXPECTED))
+
+    def faults_of_boot(number: int, *measurements: Measurement) -> list[str]:
+        for folder in (paths.state, paths.run, paths.root):
+            shutil.rmtree(folder, ignore_errors=True)
+        report = shell(tmp_path, f"{REPORT} servers={server.url}; write_report")
+        for name, text in (("run/sailloft/boot.json", report), ("etc/ssh/ssh_host_ed25519_key", key.read_text())):
+            file = Path(paths.root, name)
+            file.parent.mkdir(parents=True)
+            file.touch(0o600)
+            file.write_text(text)
+        reader = Reader("reader", lambda _node: Reading("reader", measurements), 20)
+        saved = round.make(paths, [reader], TABLE, now=lambda: at(60, f"boot-{number}", 1_800_000_000 + 1000 * number))
+        return [fault.name for fault in saved.condition.faults]
+
+    with keeping(tmp_path, tmp_path / "copies"):
+        fault = f"width@gpu:{GPU.name}"
+        assert faults_of_boot(1, measured("width", 8)) == [fault]
+        assert faults_of_boot(2) == [fault]
+    # Without the keeper, what was before the boot is not known.
+    assert faults_of_boot(3) == ["state_before_boot@node"]

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Redfish's documents of power supplies, fans, temperatures and systems as measurements. Pure.
 
-Properties that a BMC does not have, or gives with another type, are not measured.
+Properties that a BMC does not have, or gives with another type, are not measured. A member of a list that is no object
+counts as one without properties, so that no part is passed over.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ SUPPLIES = "power supplies"
 OK, SICK = "OK", ("Warning", "Critical")
 ABSENT, OFF = "Absent", ("Disabled", "StandbyOffline", "Qualified", "NotQualified")
 LOST = ("UnavailableOffline", "Degraded")
+OTHER_STATES = ("Enabled", "StandbySpare", "InTest", "Starting", "Deferring", "Quiesced", "Updating")
+STATES = (ABSENT, *OFF, *LOST, *OTHER_STATES)
+# A larger number is no reading of a sensor.
+MOST = 1e9
 # LineInputStatus: the values that are faults, and the good one.
 INPUT_LOST, INPUT_GOOD = ("LossOfInput", "OutOfRange"), "Normal"
 # Groups that are without redundancy on purpose: RedundancyType, and the old Mode.
@@ -32,8 +37,10 @@ def part(document: Document, key: str) -> dict[str, Any]:
 
 
 def parts(value: object) -> list[dict[str, Any]]:
-    """Return the objects of a list."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    """Return the objects of a list, none without a list; what is no object is an empty one."""
+    if value is None:
+        return []
+    return [each if isinstance(each, dict) else {} for each in value] if isinstance(value, list) else [{}]
 
 
 def link(value: object) -> str:
@@ -46,8 +53,8 @@ def link(value: object) -> str:
 
 
 def links(value: object) -> list[str]:
-    """Return the paths of a list of links."""
-    return [path for path in map(link, parts(value)) if path]
+    """Return the paths of a list of links, "" for what is no link."""
+    return [*map(link, parts(value))]
 
 
 def _name(document: Document, default: str) -> str:
@@ -60,10 +67,12 @@ def _name(document: Document, default: str) -> str:
 
 
 def _status(document: Document) -> tuple[str, str]:
-    """Return Status.State and Status.Health, "" where the BMC gives none."""
+    """Return Status.State and Status.Health, "" where the BMC gives none. What DMTF does not know is in the text."""
     status = part(document, "Status")
     state, health = status.get("State"), status.get("Health")
-    return state if isinstance(state, str) else "", health if isinstance(health, str) else ""
+    if state is not None and state not in STATES:
+        state = f"{state!s:.40} is unknown"
+    return str(state or ""), health if isinstance(health, str) else ""
 
 
 def _flag(check: str, place: Place, document: Document) -> Measurement:
@@ -72,33 +81,34 @@ def _flag(check: str, place: Place, document: Document) -> Measurement:
     source = f"Redfish {document.get('@odata.id', place.name)!s:.200}: Status"
     if health in SICK or state in LOST:
         return Measurement(check, place, True, source, f"Health {health or 'not given'}, State {state or 'not given'}")
-    is_known = health == OK
-    reason = "" if is_known else f"the BMC gives no Health (State {state or 'not given'})"
+    is_known = health == OK and state in ("", *STATES)
+    reason = "" if is_known else f"Health {health or 'not given'}, State {state or 'not given'}"
     return Measurement(check, place, False if is_known else None, source, reason)
 
 
 def power_supplies(supplies: Sequence[Document]) -> Iterator[Measurement]:
     """Return the measurements of each supply, and how many there are. Without any it says nothing."""
-    present = 0
+    present = unknown = 0
     for index, supply in enumerate(supplies):
         place = Place("bmc", _name(supply, f"power supply {index}"))
         if _status(supply)[0] == ABSENT:
             continue
         present += 1
+        unknown += not part(supply, "Status")
         given = supply.get("LineInputStatus")
         source = f"Redfish {supply.get('@odata.id', place.name)!s:.200}: LineInputStatus"
-        voltage = supply.get("LineInputVoltage")
+        voltage = _number(supply.get("LineInputVoltage"))
         if given in INPUT_LOST:
             # The supply is sick because it has no input: one fault.
             yield Measurement("bmc_power_input", place, True, source, str(given))
             continue
         if given == INPUT_GOOD:
             yield Measurement("bmc_power_input", place, False, source, INPUT_GOOD)
-        elif isinstance(voltage, (int, float)) and not isinstance(voltage, bool):
+        elif voltage is not None and voltage >= 0:
             yield Measurement(
-                "bmc_power_input", place, voltage <= 0, source.replace("Status", "Voltage"), f"{voltage:g} V"
+                "bmc_power_input", place, voltage == 0, source.replace("Status", "Voltage"), f"{voltage:g} V"
             )
-            if voltage <= 0:
+            if voltage == 0:
                 continue
         else:
             yield Measurement(
@@ -107,7 +117,11 @@ def power_supplies(supplies: Sequence[Document]) -> Iterator[Measurement]:
         yield _flag("bmc_power_supply", place, supply)
     if supplies:
         yield Measurement(
-            "bmc_power_supplies", Place("bmc", SUPPLIES), present, "Redfish: power supplies that are present"
+            "bmc_power_supplies",
+            Place("bmc", SUPPLIES),
+            None if unknown else present,
+            "Redfish: power supplies that are present",
+            f"{unknown} of {present} cannot be read" if unknown else "",
         )
 
 
@@ -171,7 +185,10 @@ def thermal(document: Document) -> Iterator[Measurement]:
 
 
 def _sensor(check: str, sensor: Document, key: str) -> Iterator[Measurement]:
-    """Return the health of a sensor; without one, its reading against the thresholds that it has."""
+    """Return the health of a sensor; without one, its reading against the thresholds that it has.
+
+    A sensor without any of these shows nothing.
+    """
     state, health = _status(sensor)
     if state in (ABSENT, *OFF):
         return
@@ -179,18 +196,23 @@ def _sensor(check: str, sensor: Document, key: str) -> Iterator[Measurement]:
     if health:
         yield _flag(check, place, sensor)
         return
-    reading, upper, lower = (
-        _number(sensor.get(name)) for name in (key, "UpperThresholdCritical", "LowerThresholdCritical")
-    )
+    names = (key, "UpperThresholdCritical", "LowerThresholdCritical")
+    reading, upper, lower = (_number(sensor.get(name)) for name in names)
+    source = f"Redfish {sensor.get('@odata.id', place.name)!s:.200}: {key}"
+    odd = [name for name in names if sensor.get(name) is not None and _number(sensor[name]) is None]
+    if odd or not sensor:
+        yield Measurement(check, place, None, source, f"{odd[0]} is no number" if odd else "it is no object")
+        return
     if reading is None or (upper is None and lower is None):
         return
     is_beyond = (upper is not None and reading >= upper) or (lower is not None and reading <= lower)
-    source = f"Redfish {sensor.get('@odata.id', place.name)!s:.200}: {key}"
     yield Measurement(check, place, is_beyond, source, f"{reading:g}, limits {_limit(lower)} to {_limit(upper)}")
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    """Return a number that a sensor can show, None for anything else: "N/A", NaN, 1e400."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and isinstance(value, (int, float)) and abs(value) < MOST else None
 
 
 def _limit(value: float | None) -> str:

@@ -11,16 +11,14 @@ from __future__ import annotations
 import calendar
 import hashlib
 import math
-import os
 import re
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Event, Measurement, Place, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.target import Bmc
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError, run
 
 LOG, SENSORS = ("-c", "sel", "elist"), ("sdr", "elist")
 LOG_SOURCE, SENSORS_SOURCE = "ipmitool sel elist", "ipmitool sdr elist"
@@ -46,7 +44,12 @@ ONCE = (
 )
 # Of the sensors that show a state now: the letters of ipmitool for critical and not recoverable thresholds.
 BEYOND, WITHIN = ("cr", "nr", "lcr", "lnr", "ucr", "unr"), ("ok", "nc", "lnc", "unc")
+NO_READING = "ns"
 NUMBER = re.compile(r"#0x([0-9a-fA-F]{1,2})$")
+# Records of makers and of Linux, which have no sensor.
+WITHOUT_SENSOR = re.compile(r",(?:OEM record|Linux kernel panic)")
+# What a reading in a known unit begins with.
+AMOUNT = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})? ")
 # The units of a reading in `sdr elist` tell what a sensor measures.
 UNITS = (
     ("degrees C", "bmc_temperature"),
@@ -99,32 +102,14 @@ def _address(address: str) -> tuple[str, list[str]]:
 
 def _run(argv: Sequence[str], password: str, end: float) -> str:
     """Return what ipmitool prints. Its message on an error has no password, but may repeat parts of the command."""
-    environment = {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LC_ALL": "C",
-        "TZ": "UTC",
-        "IPMI_PASSWORD": password,
-        "IPMITOOL_PASSWORD": password,
-    }
-    try:
-        ran = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environment,
-            timeout=max(0.1, end - time.monotonic()),
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise NotMeasuredError("ipmitool: no such program") from error
-    except subprocess.TimeoutExpired:
-        raise NotMeasuredError("the BMC did not answer in time") from None
-    if ran.returncode:
-        message = ran.stderr.decode(errors="replace").strip().splitlines()
+    account = {"TZ": "UTC", "IPMI_PASSWORD": password, "IPMITOOL_PASSWORD": password}
+    ran = run(argv, round(max(0.1, end - time.monotonic()), 1), environment=account)
+    if ran.rc:
+        message = ran.stderr.strip().splitlines()
         text = message[-1] if message else ""
         text = text.replace(password, "***") if password else text
-        raise NotMeasuredError(f"ipmitool ended with {ran.returncode}: {text:.200}")
-    return ran.stdout.decode(errors="replace")
+        raise NotMeasuredError(f"ipmitool ended with {ran.rc}: {text:.200}")
+    return ran.stdout
 
 
 def parse(log: str, sensors: str, since_unix_s: float = 0.0) -> Reading:
@@ -135,7 +120,9 @@ def parse(log: str, sensors: str, since_unix_s: float = 0.0) -> Reading:
     records, known = parse_log(log), parse_sensors(sensors)
     if not known and not records and (log.strip() or sensors.strip()):
         raise NotMeasuredError("ipmitool wrote neither a log nor sensors")
-    measurements = {(each.check, each.place): each for each in _of_sensors(known)}
+    unread = [*_unread("bmc_memory", "event log", LOG_SOURCE, filter(_is_no_record, log.splitlines()))]
+    unread += _unread("bmc_temperature", "sensors", SENSORS_SOURCE, filter(_is_no_sensor, sensors.splitlines()))
+    measurements = {(each.check, each.place): each for each in (*unread, *_of_sensors(known))}
     for state in _states(records, known):
         key = (state.check, state.place)
         # A sensor's reading of now is worth more than a line of the log.
@@ -154,24 +141,51 @@ def parse_log(text: str) -> list[EventLogEntry]:
 
     The texts of events may contain commas, which ipmitool does not quote.
     """
-    records = []
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        direction = next((place for place, field in enumerate(fields) if field in (ASSERTED, DEASSERTED)), 0)
-        if direction >= 5 and re.fullmatch("[0-9a-fA-F]{1,4}", fields[0]):
-            moment, event = f"{fields[1]} {fields[2]}", ", ".join(fields[4:direction])
-            records.append(EventLogEntry(fields[0].lower(), moment, fields[3], event, fields[direction] == ASSERTED))
-    return records
+    return [*filter(None, map(_record, text.splitlines()))]
+
+
+def _record(line: str) -> EventLogEntry | None:
+    fields = [field.strip() for field in line.split(",")]
+    direction = next((place for place, field in enumerate(fields) if field in (ASSERTED, DEASSERTED)), 0)
+    moment, event = " ".join(fields[1:3]), ", ".join(fields[4:direction])
+    # Names of sensors are the maker's, the events ipmitool's own.
+    if direction < 5 or not re.fullmatch("[0-9a-fA-F]{1,4}", fields[0]) or not event.isascii():
+        return None
+    return EventLogEntry(fields[0].lower(), moment, fields[3], event, fields[direction] == ASSERTED)
+
+
+def _is_no_record(line: str) -> bool:
+    return _is_odd(line, _record(line) or WITHOUT_SENSOR.search(line))
 
 
 def parse_sensors(text: str) -> list[Sensor]:
     """Return the sensors of `ipmitool sdr elist`: "PSU1 Status | 51h | ok | 10.1 | Presence detected"."""
-    sensors = []
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split("|")]
-        if len(fields) == 5 and re.fullmatch("[0-9a-fA-F]{2}h", fields[1]):
-            sensors.append(Sensor(fields[0], fields[1][:2].lower(), fields[2], fields[4]))
-    return sensors
+    return [*filter(None, map(_sensor, text.splitlines()))]
+
+
+def _sensor(line: str) -> Sensor | None:
+    fields = [field.strip() for field in line.split("|")]
+    if len(fields) != 5 or not re.fullmatch("[0-9a-fA-F]{2}h", fields[1]):
+        return None
+    if fields[2] not in (*BEYOND, *WITHIN, NO_READING) or not fields[4].isascii():
+        return None
+    return Sensor(fields[0], fields[1][:2].lower(), fields[2], fields[4])
+
+
+def _is_no_sensor(line: str) -> bool:
+    return _is_odd(line, _sensor(line))
+
+
+def _is_odd(line: str, known: object) -> bool:
+    """Return True of a line of another form, or with bytes that are no text: its event may be another."""
+    return bool(line.strip()) and (not known or not line.isprintable() or "\ufffd" in line)
+
+
+def _unread(check: str, name: str, source: str, lines: Iterable[str]) -> Iterator[Measurement]:
+    """Return that lines could not be read: the others say nothing of what is in these."""
+    number = len([*lines])
+    if number:
+        yield Measurement(check, Place("bmc", name), None, source, f"lines that cannot be read: {number}")
 
 
 def _identity(record: EventLogEntry) -> str:
@@ -241,9 +255,13 @@ def _of_sensors(sensors: Iterable[Sensor]) -> Iterator[Measurement]:
     """Return what the sensors show now. One without a reading shows nothing."""
     for sensor in sensors:
         place = Place("bmc", sensor.name)
-        check = next((check for unit, check in UNITS if sensor.reading.endswith(unit)), "")
+        # What is critical in another unit, Watts or Amps, has no check of its own.
+        other = "bmc_health" if sensor.status in BEYOND else ""
+        check = next((check for unit, check in UNITS if sensor.reading.endswith(unit)), other)
         if check and sensor.status in (*BEYOND, *WITHIN):
-            yield Measurement(check, place, sensor.status in BEYOND, SENSORS_SOURCE, sensor.reading)
+            is_beyond = sensor.status in BEYOND
+            value = is_beyond if is_beyond or AMOUNT.match(sensor.reading) else None
+            yield Measurement(check, place, value, SENSORS_SOURCE, sensor.reading)
         elif sensor.status == "ok" and "Presence detected" in sensor.reading:
             # Only a power supply's sensor shows this together with the states below.
             for kind, event, check in STATES:

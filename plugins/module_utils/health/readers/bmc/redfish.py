@@ -24,8 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
 
 ROOT = "/redfish/v1"
-# A document of a real BMC has less than 100 KiB, and a server less than 64 supplies or fans of a chassis.
-MOST_BYTES, MOST_MEMBERS = 4 << 20, 64
+# A document of a real BMC has less than 100 KiB, and a server less than 256 chassis, or supplies or fans of one.
+MOST_BYTES, MOST_MEMBERS = 4 << 20, 256
 MOVED = (301, 302, 303, 307, 308)
 REASONS = {
     401: "it refused the account (401): check its user name and password",
@@ -137,17 +137,36 @@ def read(bmc: Bmc) -> Reading:
 
 def _members(connection: Connection, path: str) -> list[dict[str, Any]]:
     """Return the documents of a collection's members; of one that cannot be read only its name."""
+    listed = _at(connection, path).get("Members")
+    if not isinstance(listed, list):
+        raise _NoResourceError("its collection has no list of members")
+    if len(listed) > MOST_MEMBERS:
+        raise _NoResourceError(f"its collection has more than {MOST_MEMBERS} members")
     members = []
-    for member in documents.links(connection.get(path).get("Members"))[:MOST_MEMBERS]:
+    for number, member in enumerate(documents.links(listed)):
         try:
-            members.append(connection.get(member))
+            members.append(_at(connection, member))
         except _NoResourceError:
-            members.append({"Id": member.rstrip("/").rsplit("/", 1)[-1], "@odata.id": member})
+            members.append({"Id": member.rstrip("/").rsplit("/", 1)[-1] or f"member {number}", "@odata.id": member})
     return members
+
+
+def _at(connection: Connection, path: str) -> dict[str, Any]:
+    """Return the document at a link's path, "" of what is no link."""
+    if not path:
+        raise _NoResourceError("its link to the resource is none")
+    return connection.get(path)
+
+
+def _is_unread(member: dict[str, Any]) -> bool:
+    return not member.keys() - {"Id", "@odata.id"}
 
 
 def _chassis(connection: Connection, chassis: dict[str, Any]) -> Iterator[Measurement]:
     """Return the measurements of one chassis; one without power supplies and fans, such as a drive cage, has none."""
+    if _is_unread(chassis):
+        place = Place("bmc", f"chassis {chassis.get('Id', '')}".rstrip())
+        yield Measurement("bmc_power_supply", place, None, f"{ROOT}/Chassis", "the chassis cannot be read")
     yield from _first(connection, chassis, (("PowerSubsystem", _power_subsystem), ("Power", _power)))
     yield from _first(connection, chassis, (("ThermalSubsystem", _thermal_subsystem), ("Thermal", _thermal)))
 
@@ -156,23 +175,28 @@ def _first(connection: Connection, chassis: dict[str, Any], ways: tuple[tuple[st
     """Return the measurements of the first resource that has some. A resource that cannot be read gives the reason."""
     causes = []
     for name, parse in ways:
-        path = documents.link(chassis.get(name))
-        if path:
-            try:
-                measurements = list(parse(connection, connection.get(path)))
-            except _NoResourceError as error:
-                causes.append((name, path, error.cause))
-                continue
-            if measurements:
-                return measurements
+        if chassis.get(name) is None:
+            continue
+        path = documents.link(chassis[name])
+        try:
+            measurements = list(parse(connection, _at(connection, path)))
+        except _NoResourceError as error:
+            causes.append((name, path, error.cause))
+            continue
+        if measurements:
+            return measurements
     check = "bmc_power_supply" if ways[0][0] == "PowerSubsystem" else "bmc_fan"
     return [Measurement(check, Place("bmc", name), None, path, cause) for name, path, cause in causes[:1]]
 
 
+def _linked_members(connection: Connection, document: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the members of a collection that a document links to, none if it has no such property."""
+    value = document.get(key)
+    return [] if value is None else _members(connection, documents.link(value))
+
+
 def _power_subsystem(connection: Connection, subsystem: dict[str, Any]) -> Iterator[Measurement]:
-    path = documents.link(subsystem.get("PowerSupplies"))
-    supplies = _members(connection, path) if path else []
-    yield from documents.power_supplies(supplies)
+    yield from documents.power_supplies(_linked_members(connection, subsystem, "PowerSupplies"))
     yield from documents.redundancy(subsystem.get("PowerSupplyRedundancy"))
 
 
@@ -181,8 +205,7 @@ def _power(_connection: Connection, power: dict[str, Any]) -> Iterator[Measureme
 
 
 def _thermal_subsystem(connection: Connection, subsystem: dict[str, Any]) -> Iterator[Measurement]:
-    path = documents.link(subsystem.get("Fans"))
-    yield from documents.fans(_members(connection, path) if path else [])
+    yield from documents.fans(_linked_members(connection, subsystem, "Fans"))
     yield from documents.redundancy(subsystem.get("FanRedundancy"))
     yield from documents.thermal_status(subsystem)
 

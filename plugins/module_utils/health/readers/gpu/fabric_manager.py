@@ -12,13 +12,21 @@ import re
 import time
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Event, Expected, Place, Reading, clean
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    Event,
+    Expected,
+    Measurement,
+    Place,
+    Reading,
+    clean,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import PATTERN, pci_address
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import LIMIT_BYTES, Node
 
 READER = "fabric_manager"
 LOG = "/var/log/fabricmanager.log"
 _PREFIX = re.compile(r"\[([A-Z][a-z]{2} \d{2} \d{4} \d{2}:\d{2}:\d{2})\] \[([A-Z]+)\] (?:\[tid \d+\] )?")
+_PLACE = re.compile("[0-9]{1,20} [0-9]{1,18}")
 _SWITCH = re.compile(rf"detected NVSwitch (non-fatal|fatal) error \d+ .*NVSwitch pci bus id ({PATTERN})")
 _GPU_LEFT = "failed to find the GPU handle"
 _TOPOLOGY = "don't match with any supported system topology"
@@ -32,7 +40,7 @@ def read(node: Node) -> Reading:
     path, events, boot_id = node.path(LOG), [], node.boot_id
     with open(path, "rb") as stream:
         inode = str(os.fstat(stream.fileno()).st_ino)
-        old = node.kept if node.kept.get("inode", "").isdigit() and node.kept.get("offset", "").isdigit() else {}
+        old = node.kept if _PLACE.fullmatch(f"{node.kept.get('inode')} {node.kept.get('offset')}") else {}
         since_s = 0.0 if old else _boot_time(node)
         if old and old["inode"] != inode:
             events += _rest(f"{path}.1", old, node.expected, boot_id)
@@ -41,10 +49,20 @@ def read(node: Node) -> Reading:
         start = start if start <= size else 0  # the file was emptied and written anew
         stream.seek(start)
         data = stream.read(LIMIT_BYTES)
-    data = data[: data.rfind(b"\n") + 1]
+    # A line that fills the limit is none, and is passed over.
+    data = data if len(data) == LIMIT_BYTES and b"\n" not in data else data[: data.rfind(b"\n") + 1]
     events += _events(data, start, inode, since_s, node.expected, boot_id)
     kept = {"inode": inode, "offset": str(start + len(data))}
-    return Reading(READER, events=tuple(events), kept=kept)
+    return Reading(READER, _unread(data), tuple(events), kept=kept)
+
+
+def _unread(data: bytes) -> tuple[Measurement, ...]:
+    """Return that lines are no text, as in a file that lost its end at a crash: what they said is unknown."""
+    number = sum("\ufffd" in line or "\0" in line for line in data.decode(errors="replace").split("\n"))
+    if not number:
+        return ()
+    reason = f"lines that are no text: {number}"
+    return (Measurement("fabric_manager_error", Place("node"), None, LOG, reason, is_occasional=True),)
 
 
 def _has_switches(expected: Expected) -> bool:
@@ -81,7 +99,7 @@ def _events(data: bytes, start: int, inode: str, since_s: float, expected: Expec
 
 def _written(line: str) -> float:
     """Return when a line was written, by the node's local time, or 0 if it does not say."""
-    match = _PREFIX.match(line)
+    match = _PREFIX.match(line.lstrip("\0"))
     try:
         return time.mktime(time.strptime(match[1], "%b %d %Y %H:%M:%S")) if match else 0.0
     except (ValueError, OverflowError):
@@ -90,6 +108,8 @@ def _written(line: str) -> float:
 
 def parse(line: str, expected: Expected, identity: str = "", boot_id: str = "") -> Event | None:
     """Return the event of a line, or None if it reports nothing."""
+    # A crash leaves zeros before the next line.
+    line = line.lstrip("\0")
     prefix = _PREFIX.match(line)
     text = line[prefix.end() :] if prefix else line
     switch, place = _SWITCH.search(text), Place("node")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import GUEST, Measurement, Place, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host.files import natural, optional
@@ -79,9 +80,15 @@ def _count(node: Node, check: str, place: Place, path: str) -> Iterator[Measurem
 
 def _rest(total: Measurement, parts: list[Measurement]) -> Measurement:
     """Return a controller's count without the errors of known modules, which have places of their own."""
-    known = sum(int(each.value) for each in parts if each.check == total.check and each.value is not None)
+    known = [each.value for each in parts if each.check == total.check]
     if total.value is None:
         return total
+    if None in known:
+        return replace(total, value=None, reason="the count of a module cannot be read")
     return Measurement(
-        total.check, total.place, max(0, int(total.value) - known), f"{total.source} of no module", is_counter=True
+        total.check,
+        total.place,
+        max(0, int(total.value) - sum(int(value or 0) for value in known)),
+        f"{total.source} of no module",
+        is_counter=True,
     )

@@ -23,6 +23,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node
 
 DEVICES = "/sys/class/infiniband"
 ACTIVE, LINK_UP = "ACTIVE", "LinkUp"
+# The kernel's names of the states (drivers/infiniband/core/sysfs.c); anything else is not read.
+STATES = ("NOP", "DOWN", "INIT", "ARMED", ACTIVE, "ACTIVE_DEFER")
+LINK_STATES = (
+    "<unknown>",
+    "Sleep",
+    "Polling",
+    "Disabled",
+    "PortConfigurationTraining",
+    LINK_UP,
+    "LinkErrorRecovery",
+    "Phy Test",
+)
 RATE = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?) Gb/sec")
 # The kernel's file, the check, and where the counter stops: the bits of drivers/infiniband/core/sysfs.c.
 COUNTERS = (
@@ -84,7 +96,7 @@ def parse_state(state: str, physical: str) -> bool | None:
     """Return whether a port is up by its files state ("4: ACTIVE") and phys_state ("5: LinkUp"), None if unknown."""
     _, _, name = state.partition(": ")
     _, _, link = physical.partition(": ")
-    if not name or not link:
+    if name not in STATES or link not in LINK_STATES:
         return None
     return name == ACTIVE and link == LINK_UP
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from health_nodes import failed, values
+from health_nodes import failed, unmeasured, values
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
@@ -94,6 +94,8 @@ def test_a_sensor_that_shows_no_fault_now_ends_a_state_without_an_end():
         ("FAN4 | 81h | ns | 29.4 | No Reading", {}),
         ("Inlet Temp | 70h | unr | 55.1 | 60 degrees C", {"bmc_temperature": ["Inlet Temp"]}),
         ("12V | 30h | cr | 7.1 | 10.1 Volts", {"bmc_voltage": ["12V"]}),
+        ("Sys Power | 31h | ucr | 7.1 | 3400 Watts", {"bmc_health": ["Sys Power"]}),
+        ("Sys Power | 31h | ok | 7.1 | 340 Watts", {}),
     ],
 )
 def test_each_sensor_that_shows_a_fault_now_is_one(sensor, expected):
@@ -126,6 +128,34 @@ def test_other_text_is_an_error(text):
 def test_no_text_is_an_error_of_another_class(text):
     parse_log(text)
     parse_sensors(text)
+
+
+FAULTY = SENSORS.replace("ok  | 29.3", "lcr | 29.3").replace("Presence detected", "Presence detected, AC lost")
+STATE = "26,09/15/2022,15:34:46,Voltage PVPP,Lower Critical going low,Asserted\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "sensors", "wanted"),
+    [
+        (f"{STATE}1ff,08/15/26,23:45:40 UTC,Power Supply #0x52,Power Supply AC lost,Assert", SENSORS, "bmc_memory"),
+        (f"{STATE}\x00\x01", SENSORS, "bmc_memory"),
+        ("SEL Eintr\u00e4ge: keine\n", SENSORS, "bmc_memory"),
+        ("", SENSORS.replace("51h", "5"), "bmc_temperature"),
+        ("", SENSORS.replace("ok  | 29.3", "gut | 29.3"), "bmc_temperature"),
+        ("", SENSORS.replace("24 degrees", "?? degrees"), "bmc_temperature"),
+    ],
+)
+def test_lines_that_cannot_be_read_are_not_measured(log, sensors, wanted):
+    assert wanted in unmeasured(parse(log, sensors))
+
+
+@given(st.booleans(), st.integers(0, 400), st.sampled_from(["\ufffd", "\0", "\n"]))
+def test_a_fault_in_an_altered_answer_is_named_or_not_measured(is_log, place, noise):
+    texts = [STATE, FAULTY]
+    place %= len(texts[not is_log])
+    texts[not is_log] = texts[not is_log][:place] + noise + texts[not is_log][place + 1 :]
+    once = parse(*texts)
+    assert sum(map(len, failed(once).values())) == 3 or unmeasured(once)
 
 
 TOOL = """#!/bin/sh
@@ -161,7 +191,7 @@ def test_an_error_of_the_tool_has_no_password(tmp_path, monkeypatch):
 
 def test_a_bmc_that_does_not_answer_ends_at_its_deadline(tmp_path, monkeypatch):
     tool(tmp_path, monkeypatch, "exec sleep 20")
-    with raises(NotMeasuredError, "time"):
+    with raises(NotMeasuredError, "0.3 s"):
         read(Bmc("gpu01", "10.0.0.7", "monitor", "s3cr3t", "ipmi", timeout_s=0.3))
 
 

@@ -4,17 +4,34 @@
 
 from __future__ import annotations
 
+import copy
+import http.client
+import json
+import math
+import ssl
 import time
 
+import fleet_answers
 import pytest
 import redfish_bmc
 from health_nodes import failed, results, unmeasured, values
+from hypothesis import given
+from hypothesis import strategies as st
 from messages import raises
 from redfish_bmc import CHASSIS, PASSWORD, SUPPLIES, RedfishBmc, new, old, status
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import PASS, CheckSetting, Expected
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet import answers, bmc_answers
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.table import table
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
+    FAIL,
+    NOT_MEASURED,
+    PASS,
+    CheckSetting,
+    Expected,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc import redfish
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.redfish import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.target import Bmc
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
 
 GOOD = status(Id="Bay1", LineInputStatus="Normal")
@@ -192,7 +209,142 @@ def test_values_of_other_types_are_no_pass(server, document):
 def test_links_to_other_servers_are_not_followed(server):
     documents = new({"Bay1": GOOD})
     documents[SUPPLIES] = redfish_bmc.collection("https://other.example/x", "//other.example/x", "/a b", "/\n")
-    assert values(reading(server, documents)) == {("bmc_health", "system 1"): False}
+    measured = values(reading(server, documents))
+    assert measured.pop(("bmc_health", "system 1")) is False
+    assert set(measured.values()) == {None}
+
+
+ODD = (
+    "\u6b63\u5e38",
+    "\ud800\n\0\u202e",
+    1e308,
+    math.nan,
+    math.inf,
+    10**400,
+    [],
+    {},
+    [None],
+    [{}] * 300,
+    "A" * 5000,
+    True,
+)
+SERVERS = (
+    new({"Bay1": GOOD, "Bay2": status("Warning", Id="Bay2", LineInputVoltage=230)}, [group("UnavailableOffline")]),
+    old(
+        {
+            "PowerSupplies": [status(Name="PSU1")],
+            "Voltages": [{"Name": "12V", "ReadingVolts": 9, "LowerThresholdCritical": 11}],
+        },
+        {
+            "Fans": [
+                status("Critical", Name="Fan 1"),
+                {"Name": "Fan 2", "Reading": 3000, "LowerThresholdCritical": 500},
+            ],
+            "Temperatures": [{"Name": "CPU", "ReadingCelsius": 99, "UpperThresholdCritical": 90}],
+        },
+    ),
+)
+
+
+class Answer:
+    """An answer with a document, or without one."""
+
+    def __init__(self, document):
+        self.status = 200 if isinstance(document, dict) else 404
+        self.parts = [json.dumps(document).encode(), b""]
+
+    def read1(self, size):
+        return self.parts.pop(0)
+
+    def getheader(self, name):
+        return None
+
+
+class Documents:
+    """A connection to a BMC with these documents, without one."""
+
+    sock = None
+
+    def __init__(self, documents):
+        self.documents = documents
+
+    def request(self, method, path, headers):
+        self.path = path
+
+    def getresponse(self):
+        return Answer(self.documents.get(self.path))
+
+    def close(self):
+        pass
+
+
+def verdicts(documents):
+    """Return the verdicts on documents by check and place, and the fleet's lines."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http.client, "HTTPSConnection", lambda address, context: Documents(documents))
+        # Else each reading would read the system's certificates.
+        patch.setattr(ssl, "create_default_context", lambda cafile: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        once = read(Bmc("gpu01", "", "", ""))
+    said = bmc_answers.answer(once, Expected("gpu01"))
+    lines = table([("gpu01", fleet_answers.answer())], {"gpu01": answers.to_dict(said)}).lines
+    assert all(line.isprintable() and len(line) < 2000 for line in lines)
+    return {(each.check, each.place.name): each.verdict for each in results(once)}
+
+
+def places(value, way=()):
+    """Return the ways to all values below a document."""
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield (*way, key)
+        yield from places(child, (*way, key))
+
+
+def altered(document, way, value):
+    """Return a copy of a document with another value at a place."""
+    changed = copy.deepcopy(document)
+    parent = changed
+    for key in way[:-1]:
+        parent = parent[key]
+    parent[way[-1]] = value
+    return changed
+
+
+@given(st.sampled_from([(each, way) for each in SERVERS for way in places(each)]), st.sampled_from(ODD))
+def test_an_altered_value_passes_nothing_and_is_no_fault(place, value):
+    documents, way = place
+    before = verdicts(documents)
+    try:
+        after = verdicts(altered(documents, way, value))
+    except NotMeasuredError:
+        return
+    both = before.keys() & after.keys()
+    assert [key for key in both if {before[key], after[key]} == {PASS, FAIL}] == []
+    # What is no longer judged is said to be not measured, or has another name.
+    assert len(after) >= len(before) or NOT_MEASURED in after.values()
+    assert list(after.values()).count(FAIL) >= list(before.values()).count(FAIL) or NOT_MEASURED in after.values()
+
+
+@pytest.mark.parametrize("voltage", [-1, "230", None, 1e12, math.nan])
+def test_a_voltage_that_is_none_says_nothing_of_the_input(voltage):
+    judged = verdicts(new({"Bay1": status(Id="Bay1", LineInputVoltage=voltage)}))
+    assert judged["bmc_power_input", "Bay1"] == NOT_MEASURED
+
+
+def test_supplies_that_cannot_be_read_are_not_counted(server):
+    once = reading(server, new({"Bay1": GOOD, "Bay2": 500}))
+    assert values(once)["bmc_power_supplies", "power supplies"] is None
+
+
+@pytest.mark.parametrize("members", [7, None, {}, [{"@odata.id": CHASSIS}] * 300])
+def test_a_list_of_chassis_that_is_none_measures_nothing(server, members):
+    with raises(NotMeasuredError, "members"):
+        reading(server, {**new({"Bay1": GOOD}), "/redfish/v1/Chassis": {"Members": members}})
+
+
+def test_a_chassis_that_cannot_be_read_is_not_measured_and_the_others_are(server):
+    documents = new({"Bay1": GOOD})
+    documents["/redfish/v1/Chassis"] = redfish_bmc.collection(CHASSIS, "/redfish/v1/Chassis/2")
+    assert unmeasured(reading(server, documents))["bmc_power_supply"] == ["chassis 2"]
 
 
 def test_a_certificate_is_verified_unless_the_user_says_otherwise(server):

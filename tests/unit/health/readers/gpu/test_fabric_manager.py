@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import HYPERVISOR, ExpectedDevice
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu import fabric_manager
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.fabric_manager import LOG, parse, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
@@ -102,6 +103,34 @@ def test_an_emptied_file_is_read_from_its_beginning(tmp_path):
     first = setup_node(tmp_path, line("one", "INFO") * 50)
     (tmp_path / LOG.lstrip("/")).write_text("")
     assert [event.check for event in setup_node(tmp_path, line(FATAL), first.kept).events] == ["fabric_manager_fatal"]
+
+
+@pytest.mark.parametrize("noise", ["\0" * 4096, "\0\ufffd\n", "\udcff\udcfe\n"])
+def test_bytes_that_are_no_text_are_not_measured_and_hide_no_line_after_them(tmp_path, noise):
+    (tmp_path / "var/log").mkdir(parents=True)
+    (tmp_path / LOG.lstrip("/")).write_bytes(noise.encode(errors="surrogateescape"))
+    reading = setup_node(tmp_path, line(FATAL))
+    assert [event.check for event in reading.events] == ["fabric_manager_fatal"]
+    assert [each.value for each in reading.measurements] == [None]
+    later = setup_node(tmp_path, line(NON_FATAL), reading.kept)
+    assert ([event.check for event in later.events], later.measurements) == (["fabric_manager_non_fatal"], ())
+
+
+def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(fabric_manager, "LIMIT_BYTES", 400)
+    (tmp_path / "var/log").mkdir(parents=True)
+    reading = setup_node(tmp_path, "x" * 500 + "\n" + line(FATAL))
+    assert reading.events == ()
+    again = setup_node(tmp_path, None, reading.kept)
+    assert [event.check for event in again.events] == ["fabric_manager_fatal"]
+
+
+@pytest.mark.parametrize(
+    "kept", [{"inode": "\u00b2", "offset": "1"}, {"inode": "1", "offset": "9" * 30}, {"inode": "1"}]
+)
+def test_a_place_that_makes_no_sense_is_the_beginning(tmp_path, kept):
+    (tmp_path / "var/log").mkdir(parents=True)
+    assert [event.check for event in setup_node(tmp_path, line(FATAL), kept).events] == ["fabric_manager_fatal"]
 
 
 def test_an_absent_log_is_an_error_only_where_one_is_needed(tmp_path):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from health_nodes import failed, node, results, values, write
+from health_nodes import failed, node, results, unmeasured, values, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -94,3 +94,20 @@ def test_garbage_is_not_measured(tmp_path, data):
     measured = values(reading(tmp_path, dict.fromkeys(modules(), data)))
     # 0: the controller's count without that of its modules.
     assert all(value in (None, 0) or str(value).encode() in data for value in measured.values())
+
+
+def test_a_modules_count_that_cannot_be_read_is_no_error_of_the_controller(tmp_path):
+    files = modules("31204", "5")
+    before = reading(tmp_path, files)
+    after = reading(tmp_path, {**files, f"{MC}/dimm1/dimm_ue_count": "\x00", f"{MC}/dimm1/dimm_ce_count": "312O4"})
+    assert failed(before, after) == {}
+    assert unmeasured(before, after) == {
+        check: ["mc0", "mc0/P0_DIMM_B"] for check in ("edac_corrected", "edac_uncorrected")
+    }
+
+
+def test_a_label_of_any_kind_is_one_short_name(tmp_path):
+    for label in ("\0\n\x1b[2J", "\u202e" * 9, "A" * 100_000, "\ud83d\ude00".encode(errors="surrogatepass")):
+        (fault,) = failed(reading(tmp_path, {**modules("0", "1"), f"{MC}/dimm1/dimm_label": label}))["edac_uncorrected"]
+        assert len(fault) <= 500
+        assert fault.isprintable()

@@ -155,4 +155,17 @@ def test_garbage_never_passes(tmp_path, data):
     files = port("mlx5_0/1")
     write(tmp_path, dict.fromkeys(files, data))
     measured = values(read(node(tmp_path, EXPECTED)))
-    assert measured["port_down", "mlx5_0/1"] is not False
+    assert measured["port_down", "mlx5_0/1"] is None
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(sorted(port("mlx5_1/1"))), data=st.binary(max_size=30), cut=st.integers(0, 20))
+def test_one_altered_file_makes_no_fault_and_its_check_passes_only_by_what_it_says(tmp_path, name, data, cut):
+    first = reading(tmp_path)
+    file = name.partition("/ports/1/")[2].replace("/", "__")
+    text = port("mlx5_1/1")[name]
+    once = reading(tmp_path, first.kept, **{file: text[:cut].encode() + data})
+    altered = {"state": "port_down", "phys_state": "port_down", "rate": "port_rate"}.get(file)
+    said = [each for each in once.measurements if each.check == altered]
+    assert all(each.value in (None, False, 400.0) or data or cut < len(text) for each in said)
+    assert not failed(once, expected=EXPECTED).keys() & {"port_down", "port_missing"}
