@@ -16,7 +16,6 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet import kept, look
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import floor_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import STORE, SWITCHES, fleet_hosts, refreshed
@@ -24,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.metrics impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.page import fleet_page
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.proofs import read_proofs
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 
 PAGE, STATE, LOG = "fleet.html", "fleet.json", "fleet-log.jsonl"

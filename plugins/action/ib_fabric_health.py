@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.counters import (
     from_stored,
     read_counters,
@@ -20,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.t
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction

@@ -107,13 +107,13 @@ files:
 import time
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.metrics import counter_metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.traffic import counted_lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule, fabric_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 

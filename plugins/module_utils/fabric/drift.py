@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import Metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.traffic import traffic_claims
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import CNP, RECEIVER, SENDER
@@ -15,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_inventory
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import Metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import first_failure
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import Metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.datum import (
     DIFFERS,
     FAULT,
@@ -21,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.datum import 
     worst,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.look import Look
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import Metric
 
 NUMBERS = {OK: 0, NOTED: 1, UNKNOWN: 2, DIFFERS: 3, FAULT: 4}
 MEANING = "0: as planned, 1: notes only, 2: not known, 3: it differs from the inventory, 4: a fault."

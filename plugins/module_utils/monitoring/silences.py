@@ -29,7 +29,7 @@ _ANSWER_MOST = 200
 
 def silence(hosts: Iterable[str], comment: str, now_s: float, seconds: float, alert: str = "") -> dict[str, Any]:
     """Return the silence of the alerts of hosts, their guests and parts; ``alert``: of that name only."""
-    names = "|".join(re.escape(host) for host in sorted(hosts))
+    names = "|".join(re.escape(host) for host in sorted({*hosts}))
     matchers = [{"name": "host", "value": names, "isRegex": True, "isEqual": True}]
     if alert:
         matchers.append({"name": "alertname", "value": alert, "isRegex": False, "isEqual": True})

@@ -13,9 +13,9 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from proof_requests import params
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import exposition
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import exposition
 from ansible_collections.sailloft.fleet.plugins.modules import roce_fabric_drift
 
 DEVICES = {**dict.fromkeys(("leaf1", "leaf2", "spine1"), "switch"), **dict.fromkeys(("gpu1", "gpu2"), "host")}

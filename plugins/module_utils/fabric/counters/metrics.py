@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import COUNTER, Metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.table import BY_PRIORITY
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import COUNTER, Metric
 
 NAME = "sailloft_fabric_counter_total"
 

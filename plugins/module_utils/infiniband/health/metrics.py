@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import COUNTER, Metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.counters import Counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.table import LinkTable
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import COUNTER, Metric
 
 
 def link_metrics(fabric: str, made: LinkTable, counters: Counters) -> list[Metric]:

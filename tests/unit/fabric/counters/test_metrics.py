@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import exposition
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.metrics import NAME, counter_metric
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import exposition
 
 
 def lines(counted):

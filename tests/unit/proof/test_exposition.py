@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import COUNTER, Metric, MetricsError
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import publish as write
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import COUNTER, Metric, MetricsError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import publish as write
 
 METRICS = [
     Metric("sailloft_things", "Things.", [({"device": 'a"b\\c\nd'}, 1), ({"device": "é"}, 0.5)]),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.exposition import READ_AT
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.counters.metrics import NAME as FABRIC_COUNTER
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.look import Look
@@ -19,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.m
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.table import LinkTable
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS, RECORDINGS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.dcgm import FIELDS
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import READ_AT
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
 WRITTEN = {
@@ -31,7 +31,7 @@ WRITTEN = {
     # Of the node's own check.
     *re.findall(
         r"# TYPE (\w+) ",
-        (Path(__file__).parents[3] / "plugins/module_utils/health/verdict.py").read_text(encoding="utf-8"),
+        (Path(__file__).parents[4] / "plugins/module_utils/health/verdict.py").read_text(encoding="utf-8"),
     ),
 }
 # The names of Prometheus 2.42, Alertmanager 0.25, node_exporter 1.5 and blackbox_exporter 0.23, as their own /metrics.
