@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plan the monitoring of a site: the files of Prometheus, Alertmanager and the exporters. Pure."""
+"""Plan the monitoring of a site: the files of Prometheus, Alertmanager, Grafana and the exporters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring import dcgm
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring import dcgm, grafana
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import alertmanager
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
@@ -40,7 +40,11 @@ def plan(settings: Mapping[str, Any], hosts: Sequence[MonitoredHost], groups: Co
         )
     blocks = list(dict.fromkeys(kind for host in hosts for kind in host.blocks if kind != "rack"))
     configuration = prometheus(request.site, request.jobs, targets, request.blackbox, request.alertmanagers)
-    texts = {**{f"targets/{name}.json": text for name, text in targets.items()}, "dcgm-counters.csv": dcgm.counters()}
+    texts = {
+        **{f"targets/{name}.json": text for name, text in targets.items()},
+        "dcgm-counters.csv": dcgm.counters(),
+        **{f"dashboards/{name}": text for name, text in grafana.dashboards().items()},
+    }
     documents = {
         "prometheus.yml": configuration,
         "rules/sailloft.yml": rules(request.limits, request.disabled, request.runbooks),
