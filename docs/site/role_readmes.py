@@ -29,6 +29,7 @@ PAGES = {
     "node_health": "health",
     "node_identity": "node-secrets",
     "node_image": "node-images",
+    "node_logs": "logs",
     "roce_host": "roce-hosts",
     "roce_switch": "roce-fabric",
 }

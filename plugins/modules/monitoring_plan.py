@@ -11,7 +11,8 @@ version_added: 0.1.0
 description:
   - Makes the files of Prometheus (C(prometheus.yml), C(rules/sailloft.yml), C(targets/JOB.json)), of Alertmanager
     (C(alertmanager.yml), if there are O(receivers)), of the blackbox exporter (C(blackbox.yml)), of dcgm-exporter
-    (C(dcgm-counters.csv)) and of Grafana (C(dashboards/NAME.json)) from all hosts of the inventory. It runs on the controller, without a host.
+    (C(dcgm-counters.csv)) and of Grafana (C(dashboards/NAME.json)) from all hosts of the inventory. It runs on the
+    controller, without a host.
   - Targets have the labels C(instance), C(host) (of a guest, its host), C(role), C(rack), C(unit), C(rail) (of a switch
     of one rail), C(spare), C(feed) (C(site_feed) of the inventory), and the numbers of the blueprint's blocks.
   - docs/how-to/monitoring.md has the alerts, jobs and limits.

@@ -34,6 +34,7 @@ ALLOWED = {
     "subnet_manager": {"infiniband", "site", "host"},
     "gateways": set(),
     "monitoring": set(),
+    "logs": {"host"},
     "fleet": {"health", "site"},
     "health": {"topology", "pci", "host"},
 }

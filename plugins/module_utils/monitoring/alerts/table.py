@@ -7,7 +7,14 @@ Each other file of this directory has a tuple ``ALERTS`` of its subject.
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts import gpu, health, hosts, network, own
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts import (
+    gpu,
+    health,
+    hosts,
+    logs,
+    network,
+    own,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import Alert, Limit, Recording
 
 RECORDINGS: tuple[Recording, ...] = hosts.RECORDINGS
@@ -16,6 +23,7 @@ GROUPS: dict[str, tuple[Alert, ...]] = {
     "gpus": gpu.ALERTS,
     "networks": network.ALERTS,
     "health": health.ALERTS,
+    "logs": logs.ALERTS,
     "monitoring": own.ALERTS,
 }
 ALERTS: dict[str, Alert] = {alert.name: alert for alerts in GROUPS.values() for alert in alerts}
