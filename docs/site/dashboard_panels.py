@@ -236,6 +236,14 @@ NODE = Board(
             ),
             _lines("Load", f"node_load5{{{ON_NODE}}}", "5 minutes"),
             _lines("Disks", _rate("node_disk_written_bytes_total", ON_NODE), "{{device}}, written", "Bps"),
+            Panel(
+                LINES,
+                "Logs",
+                {
+                    f"sailloft_logs_queue_messages{{{ON_NODE}}}": "wait for {{output}}",
+                    f"increase(sailloft_logs_dropped_total{{{ON_NODE}}}[$__rate_interval])": "dropped, {{output}}",
+                },
+            ),
             _lines("Files of metrics: age", f"time() - node_textfile_mtime_seconds{{{ON_NODE}}}", "{{file}}", "s"),
         ),
         "Ports": (

@@ -29,6 +29,8 @@ SETTINGS: dict[str, Any] = {
     "runbooks": {"type": "str"},
     "blackbox": {"type": "str"},
     "alertmanagers": {"type": "list", "elements": "str"},
+    "retention": {"type": "dict"},
+    "thanos": {"type": "dict"},
 }
 
 
@@ -127,5 +129,7 @@ def _stale(folder: str, texts: Mapping[str, str]) -> list[str]:
     names = []
     for part in ("targets", "dashboards"):
         names += [os.path.relpath(path, folder) for path in sorted(glob.glob(os.path.join(folder, part, "*.json")))]
-    paths = [os.path.join(folder, name) for name in (*names, "alertmanager.yml") if name not in texts]
+    paths = [
+        os.path.join(folder, name) for name in (*names, "alertmanager.yml", "thanos/objstore.yml") if name not in texts
+    ]
     return [path for path in paths if os.path.exists(path)]

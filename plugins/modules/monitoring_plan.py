@@ -13,6 +13,8 @@ description:
     (C(alertmanager.yml), if there are O(receivers)), of the blackbox exporter (C(blackbox.yml)), of dcgm-exporter
     (C(dcgm-counters.csv)) and of Grafana (C(dashboards/NAME.json)) from all hosts of the inventory. It runs on the
     controller, without a host.
+  - C(arguments/PROGRAM) has the arguments of Prometheus and Thanos for their C(@FILE), C(grafana/) the provisioning of
+    Grafana. Thanos and Grafana were never started with these files.
   - Targets have the labels C(instance), C(host) (of a guest, its host), C(role), C(rack), C(unit), C(rail) (of a switch
     of one rail), C(spare), C(feed) (C(site_feed) of the inventory), and the numbers of the blueprint's blocks.
   - docs/how-to/monitoring.md has the alerts, jobs and limits.
@@ -57,6 +59,16 @@ options:
     description: HOST:PORT of each Alertmanager.
     type: list
     elements: str
+  retention:
+    description: >-
+      For how many days samples are kept: C(raw_days) (30), and with O(thanos) C(five_minutes_days) (90) and
+      C(hour_days) (365).
+    type: dict
+  thanos:
+    description: >-
+      Makes the files of Thanos too: C(bucket) and C(endpoint) of S3, whose credentials are a file on the servers, and
+      C(sidecars) (a list of HOST:PORT).
+    type: dict
   path:
     description: Directory for the files, created if it is missing. Without it, nothing is written.
     type: path

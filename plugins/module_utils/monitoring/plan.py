@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring import dcgm, grafana
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring import dcgm, grafana, retention
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import alertmanager
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
@@ -44,12 +44,17 @@ def plan(settings: Mapping[str, Any], hosts: Sequence[MonitoredHost], groups: Co
         **{f"targets/{name}.json": text for name, text in targets.items()},
         "dcgm-counters.csv": dcgm.counters(),
         **{f"dashboards/{name}": text for name, text in grafana.dashboards().items()},
+        **retention.argument_files(request.retention, request.thanos),
     }
     documents = {
         "prometheus.yml": configuration,
         "rules/sailloft.yml": rules(request.limits, request.disabled, request.runbooks),
         "blackbox.yml": BLACKBOX,
+        **grafana.provisioning(f"http://127.0.0.1:{retention.QUERY_PORT if request.thanos else 9090}"),
     }
+    if request.thanos:
+        documents["prometheus.yml"] = retention.with_replica(configuration)
+        documents["thanos/objstore.yml"] = retention.objstore(request.thanos)
     if request.routes:
         documents["alertmanager.yml"] = alertmanager(request.receivers, request.routes, blocks)
     counts = ", ".join(f"{text.count(chr(10)) - 2} {name}" for name, text in targets.items())

@@ -33,6 +33,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model im
     ScrapeJob,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.retention import (
+    LEAST_FIVE_MINUTES_DAYS,
+    LEAST_RAW_DAYS,
+    Retention,
+    Thanos,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.rules import ALL, RUNBOOKS, GroupLimits
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import JOBS
 
@@ -45,6 +51,16 @@ JOB: dict[str, Check] = {
     "interval_s": within(1, 3600, "s"),
     "network": text,
     "module": among(*BLACKBOX["modules"]),
+}
+RETENTION: dict[str, Check] = {
+    "raw_days": within(LEAST_RAW_DAYS, 3650, "days"),
+    "five_minutes_days": within(LEAST_FIVE_MINUTES_DAYS, 3650, "days"),
+    "hour_days": within(LEAST_FIVE_MINUTES_DAYS, 36500, "days"),
+}
+THANOS: dict[str, Check] = {
+    "bucket": matching(re.compile(r"[a-z0-9][a-z0-9.-]{2,62}"), "use small letters, digits, '.' and '-'"),
+    "endpoint": matching(re.compile(r"[\w.-]+(:\d+)?", re.ASCII), "write HOST or HOST:PORT, without https://"),
+    "sidecars": distinct(PLACE),
 }
 # The settings of each kind of receiver, with Alertmanager's names, and those that are required. Secrets are files.
 RECEIVERS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
@@ -71,13 +87,16 @@ class MonitoringRequest:
     runbooks: str
     blackbox: str
     alertmanagers: tuple[str, ...]
+    retention: Retention
+    thanos: Thanos | None
 
 
 def read_request(data: Mapping[str, Any], groups: Collection[str]) -> MonitoringRequest:
     """Return the checked settings. ``groups``: those of the inventory. Raises MonitoringError."""
     settings = Settings(MonitoringError, "", data)
     settings.only(
-        "site", "jobs", "limits", "disabled_alerts", "receivers", "routes", "runbooks", "blackbox", "alertmanagers"
+        *("site", "jobs", "limits", "disabled_alerts", "receivers", "routes", "runbooks", "blackbox", "alertmanagers"),
+        *("retention", "thanos"),
     )
     receivers = _receivers(settings.part("receivers"))
     return MonitoringRequest(
@@ -90,7 +109,18 @@ def read_request(data: Mapping[str, Any], groups: Collection[str]) -> Monitoring
         runbooks=settings.value("runbooks", text, RUNBOOKS),
         blackbox=settings.value("blackbox", PLACE, "127.0.0.1:9115"),
         alertmanagers=tuple(settings.value("alertmanagers", each(PLACE), [])),
+        retention=_retention(settings.part("retention")),
+        thanos=settings.part("thanos").load(Thanos, THANOS) if settings.data.get("thanos") else None,
     )
+
+
+def _retention(settings: Settings) -> Retention:
+    retention: Retention = settings.load(Retention, RETENTION)
+    if not retention.raw_days <= retention.five_minutes_days <= retention.hour_days:
+        raise settings.refuse(
+            "coarse samples are kept for less time than fine ones", "raise the days of the coarse ones"
+        )
+    return retention
 
 
 def _jobs(settings: Settings, groups: Collection[str]) -> dict[str, ScrapeJob]:

@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Moment, Place
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import Round, State
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.verdict import prometheus, verdict
+from ansible_collections.sailloft.fleet.plugins.module_utils.logs import counts
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.series import at
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.dcgm import FIELDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
@@ -72,16 +73,20 @@ def textfiles() -> dict[str, str]:
     devices = dict.fromkeys(("leaf1", "leaf2", "leaf3"), "switch")
     return {
         "sailloft_health.prom": prometheus(verdict(state, now)),
+        # A line of rsyslogd 8.2302 (impstats), as the tests of the logs have it from the real one.
+        "sailloft_logs.prom": counts.metrics(
+            [{"name": "kafka", "origin": "core.queue", "size": 7, "enqueued": 9, "discarded.full": 2}]
+        ),
         "fabric_drift.prom": drift.metrics(Proof("drift", "drift", "drift", claims), devices),
     }
 
 
 def scraped(folder: Path) -> str:
     """Return the answer of the real node exporter on a made-up /sys, with our textfiles."""
-    for name, text in {**{f"sys/{name}": f"{text}\n" for name, text in SYS.items()}}.items():
-        path = folder / name
+    for name, text in SYS.items():
+        path = folder / "sys" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(f"{text}\n", encoding="utf-8")
     written = folder / "textfiles"
     written.mkdir()
     for name, text in textfiles().items():
