@@ -31,6 +31,7 @@ PAGES = {
     "node_health": "health",
     "node_identity": "node-secrets",
     "node_image": "node-images",
+    "node_logs": "logs",
     "roce_host": "roce-hosts",
     "roce_switch": "roce-fabric",
 }

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import fnmatch
+import glob
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,6 +34,8 @@ SETTINGS: dict[str, Any] = {
     "client": {"type": "dict"},
     "replica": {"type": "str"},
     "rules": {"type": "dict"},
+    "retention": {"type": "dict"},
+    "thanos": {"type": "dict"},
 }
 
 
@@ -144,8 +146,10 @@ def _host(name: str, groups: list[str], variables: Mapping[str, Any]) -> Monitor
 
 def _stale(folder: str, texts: Mapping[str, str]) -> list[str]:
     """Return the files of an earlier plan that this one does not have."""
-    targets = os.path.join(folder, "targets")
-    names = [f"targets/{name}" for name in (sorted(os.listdir(targets)) if os.path.isdir(targets) else [])]
-    names = [name for name in names if fnmatch.fnmatchcase(name, "*.json")] + ["alertmanager.yml"]
-    paths = [os.path.join(folder, name) for name in names if name not in texts]
+    names = []
+    for part in ("targets", "dashboards"):
+        names += [os.path.relpath(path, folder) for path in sorted(glob.glob(os.path.join(folder, part, "*.json")))]
+    paths = [
+        os.path.join(folder, name) for name in (*names, "alertmanager.yml", "thanos/objstore.yml") if name not in texts
+    ]
     return [path for path in paths if os.path.exists(path)]

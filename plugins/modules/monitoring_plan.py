@@ -10,8 +10,11 @@ short_description: Plan targets, rules and alert routes of Prometheus for a whol
 version_added: 0.1.0
 description:
   - Makes the files of Prometheus (C(prometheus.yml), C(rules/sailloft.yml), C(targets/JOB.json)), of Alertmanager
-    (C(alertmanager.yml), if there are O(receivers)), of the blackbox exporter (C(blackbox.yml)) and of dcgm-exporter
-    (C(dcgm-counters.csv)) from all hosts of the inventory. It runs on the controller, without a host.
+    (C(alertmanager.yml), if there are O(receivers)), of the blackbox exporter (C(blackbox.yml)), of dcgm-exporter
+    (C(dcgm-counters.csv)) and of Grafana (C(dashboards/NAME.json)) from all hosts of the inventory. It runs on the
+    controller, without a host.
+  - C(arguments/PROGRAM) has the arguments of Prometheus and Thanos for their C(@FILE), C(grafana/) the provisioning of
+    Grafana. Thanos and Grafana were never started with these files.
   - Targets have the labels C(instance), C(host) (of a guest, its host), C(role), C(rack), C(unit), C(rail) (of a switch
     of one rail), C(spare), C(feed) (C(site_feed) of the inventory), and the numbers of the blueprint's blocks.
   - docs/how-to/monitoring.md has the alerts, jobs and limits.
@@ -71,6 +74,16 @@ options:
     type: str
   rules:
     description: By name of a file, the groups of rules of your own, as Prometheus has them in C(groups).
+    type: dict
+  retention:
+    description: >-
+      For how many days samples are kept: C(raw_days) (30), and with O(thanos) C(five_minutes_days) (90) and
+      C(hour_days) (365).
+    type: dict
+  thanos:
+    description: >-
+      Makes the files of Thanos too: C(bucket) and C(endpoint) of S3, whose credentials are a file on the servers, and
+      C(sidecars) (a list of HOST:PORT).
     type: dict
   path:
     description: Directory for the files, created if it is missing. Without it, nothing is written.

@@ -1,9 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Servers behind a socket file that a test starts."""
+"""Servers behind a socket file or a port that a test starts."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -23,3 +24,10 @@ def wait_for_listener(place: Path, server: subprocess.Popen, seconds: float = 60
 def listens(server: subprocess.Popen, place: Path) -> bool:
     rows = [line.split(maxsplit=7) for line in Path(f"/proc/{server.pid}/net/unix").read_text().splitlines()[1:]]
     return any(len(row) == 8 and row[7] == str(place) and int(row[3], 16) & LISTENS for row in rows)
+
+
+def free_port() -> int:
+    """Return a TCP port of this machine that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

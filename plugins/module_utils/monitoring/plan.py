@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plan the monitoring of a site: the files of Prometheus, Alertmanager and the exporters. Pure."""
+"""Plan the monitoring of a site: the files of Prometheus, Alertmanager, Grafana and the exporters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring import dcgm
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring import dcgm, grafana, retention
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alertmanager import alertmanager
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.errors import MonitoringError
@@ -39,15 +39,25 @@ def plan(settings: Mapping[str, Any], hosts: Sequence[MonitoredHost], groups: Co
             "no host of the inventory is in a group of a job", "name groups of the inventory", subject="jobs"
         )
     blocks = list(dict.fromkeys(kind for host in hosts for kind in host.blocks if kind != "rack"))
-    peers = Peers(request.blackbox, request.alertmanagers, request.client, request.replica)
+    # Both servers of a site's own pair have these files: the service's variable REPLICA tells their series apart.
+    replica = request.replica or ("${REPLICA}" if request.thanos else "")
+    peers = Peers(request.blackbox, request.alertmanagers, request.client, replica)
     configuration = prometheus(request.site, request.timing.evaluation_s, request.jobs, targets, peers)
-    texts = {**{f"targets/{name}.json": text for name, text in targets.items()}, "dcgm-counters.csv": dcgm.counters()}
+    texts = {
+        **{f"targets/{name}.json": text for name, text in targets.items()},
+        "dcgm-counters.csv": dcgm.counters(),
+        **{f"dashboards/{name}": text for name, text in grafana.dashboards().items()},
+        **retention.argument_files(request.retention, request.thanos),
+    }
     documents = {
         "prometheus.yml": configuration,
         f"rules/{OWN_RULES}.yml": rules(request.limits, request.disabled, request.runbooks),
         **{f"rules/{name}.yml": {"groups": groups} for name, groups in request.rules.items()},
         "blackbox.yml": BLACKBOX,
+        **grafana.provisioning(f"http://127.0.0.1:{retention.QUERY_PORT if request.thanos else 9090}"),
     }
+    if request.thanos:
+        documents["thanos/objstore.yml"] = retention.objstore(request.thanos)
     if request.routes:
         documents["alertmanager.yml"] = alertmanager(request.receivers, request.routes, blocks, request.timing)
     counts = ", ".join(f"{text.count(chr(10)) - 2} {name}" for name, text in targets.items())

@@ -35,6 +35,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model im
     ScrapeJob,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX, Client
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.retention import (
+    LEAST_FIVE_MINUTES_DAYS,
+    LEAST_RAW_DAYS,
+    Retention,
+    Thanos,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.rules import ALL, RUNBOOKS, GroupLimits
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.targets import JOBS
 
@@ -56,6 +62,16 @@ TIMING: dict[str, Check] = {
     "repeat_s": within(60, 30 * 86400, "s"),
 }
 CLIENT: dict[str, Check] = {"ca_file": path, "username": text, "password_file": path}
+RETENTION: dict[str, Check] = {
+    "raw_days": within(LEAST_RAW_DAYS, 3650, "days"),
+    "five_minutes_days": within(LEAST_FIVE_MINUTES_DAYS, 3650, "days"),
+    "hour_days": within(LEAST_FIVE_MINUTES_DAYS, 36500, "days"),
+}
+THANOS: dict[str, Check] = {
+    "bucket": matching(re.compile(r"[a-z0-9][a-z0-9.-]{2,62}"), "use small letters, digits, '.' and '-'"),
+    "endpoint": matching(re.compile(r"[\w.-]+(:\d+)?", re.ASCII), "write HOST or HOST:PORT, without https://"),
+    "sidecars": distinct(PLACE),
+}
 # The settings of each kind of receiver, with Alertmanager's names, and those that are required. Secrets are files.
 RECEIVERS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     "slack": ({"api_url_file": path, "channel": text}, ("api_url_file", "channel")),
@@ -88,6 +104,8 @@ class MonitoringRequest:
     client: Client | None
     replica: str
     rules: dict[str, list[Any]]
+    retention: Retention
+    thanos: Thanos | None
 
 
 def read_request(data: Mapping[str, Any], groups: Collection[str]) -> MonitoringRequest:
@@ -96,6 +114,7 @@ def read_request(data: Mapping[str, Any], groups: Collection[str]) -> Monitoring
     settings.only(
         *("site", "jobs", "limits", "disabled_alerts", "receivers", "routes", "runbooks", "blackbox", "alertmanagers"),
         *("timing", "client", "replica", "rules"),
+        *("retention", "thanos"),
     )
     receivers = _receivers(settings.part("receivers"))
     return MonitoringRequest(
@@ -112,6 +131,8 @@ def read_request(data: Mapping[str, Any], groups: Collection[str]) -> Monitoring
         client=_client(settings),
         replica=settings.value("replica", text, ""),
         rules=_rules(settings.part("rules")),
+        retention=_retention(settings.part("retention")),
+        thanos=settings.part("thanos").load(Thanos, THANOS) if settings.data.get("thanos") else None,
     )
 
 
@@ -134,6 +155,15 @@ def _rules(settings: Settings) -> dict[str, list[Any]]:
                 f"use small letters, digits and _, and not {OWN_RULES}",
             )
     return {name: settings.value(name, items) for name in settings.data}
+
+
+def _retention(settings: Settings) -> Retention:
+    retention: Retention = settings.load(Retention, RETENTION)
+    if not retention.raw_days <= retention.five_minutes_days <= retention.hour_days:
+        raise settings.refuse(
+            "coarse samples are kept for less time than fine ones", "raise the days of the coarse ones"
+        )
+    return retention
 
 
 def _jobs(settings: Settings, groups: Collection[str]) -> dict[str, ScrapeJob]:

@@ -35,6 +35,7 @@ ALLOWED = {
     "gateways": set(),
     "monitoring": set(),
     "monitoring_host": {"host", "monitoring"},
+    "logs": {"host"},
     "fleet": {"health", "site"},
     "health": {"topology", "pci", "host"},
 }

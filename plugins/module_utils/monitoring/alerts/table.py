@@ -12,6 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts i
     gpu,
     health,
     hosts,
+    logs,
     network,
     own,
 )
@@ -24,6 +25,7 @@ GROUPS: dict[str, tuple[Alert, ...]] = {
     "networks": network.ALERTS,
     "health": health.ALERTS,
     "fleet": fleet.ALERTS,
+    "logs": logs.ALERTS,
     "monitoring": own.ALERTS,
 }
 ALERTS: dict[str, Alert] = {alert.name: alert for alerts in GROUPS.values() for alert in alerts}

@@ -16,6 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.metrics impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.counters import Counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.metrics import link_metrics
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.table import LinkTable
+from ansible_collections.sailloft.fleet.plugins.module_utils.logs.counts import METRICS as LOG_COUNTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.table import ALERTS, RECORDINGS
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.dcgm import FIELDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import READ_AT
@@ -28,6 +29,7 @@ WRITTEN = {
     *(metric.name for metric in fleet_metrics(Look((), {}, 0.0))),
     *(metric.name for metric in boot_server_metrics({})),
     *(metric.name for metric in link_metrics("a", LinkTable(), Counters(0.0, {}, frozenset()))),
+    *(f"sailloft_logs_{name}" for name in LOG_COUNTS),
     # Of the node's own check.
     *re.findall(
         r"# TYPE (\w+) ",

@@ -1,0 +1,146 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Send lines of rsyslogd to Elasticsearch's bulk API; a batch is confirmed when each of its lines is stored.
+
+rsyslogd starts this program (omprog with confirmMessages and useTransactions) and sends a batch again until it is
+confirmed. Its own module omelasticsearch 8.2302 lost the whole batch when a request was answered 503.
+
+Each line has an id, and is created by it: one that is sent again is not stored twice. A line that Elasticsearch cannot
+store (a status of 4xx but 409 and 429) is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import ssl
+import sys
+from typing import Any, TextIO
+from urllib.parse import urlsplit
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import write_atomic
+from ansible_collections.sailloft.fleet.plugins.module_utils.logs.counts import head
+
+TIMEOUT_S = 20
+BEGIN, COMMIT = "BEGIN TRANSACTION", "COMMIT TRANSACTION"
+STORED, EXISTS, BUSY, TOO_LARGE = (200, 201), 409, 429, 413
+
+
+class NotStoredError(Exception):
+    """The reason for which a batch must be sent again, in one line."""
+
+
+class Sender:
+    """The servers of one receiver; the next one is asked when one fails."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.servers: list[str] = settings["servers"]
+        self.number = 0
+        self.connection: http.client.HTTPConnection | None = None
+        self.refused = 0
+
+    def send(self, lines: list[str]) -> None:
+        """Store lines, each an id, a space, the day and a record as JSON. Raises NotStoredError."""
+        actions = [line.split(" ", 2) for line in lines]
+        body = "".join(
+            json.dumps({"create": {"_index": f"{self.settings['index']}-{day}", "_id": identity}}) + f"\n{record}\n"
+            for identity, day, record in actions
+        )
+        status, answer = self._post(body.encode())
+        if status == TOO_LARGE and len(lines) > 1:
+            middle = len(lines) // 2
+            self.send(lines[:middle])
+            self.send(lines[middle:])
+            return
+        if status == TOO_LARGE:
+            self._drop(1)
+            return
+        try:
+            items = [next(iter(item.values())) for item in json.loads(answer)["items"]] if status in STORED else []
+            results = [int(item["status"]) for item in items]
+        except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+            results = []
+        if len(results) != len(lines):
+            self._next()
+            raise NotStoredError(f"status {status}: {answer[:200].decode(errors='replace')!r}")
+        again = sum(result == BUSY or result >= 500 for result in results)
+        if again:
+            raise NotStoredError(f"{again} of {len(lines)} lines are refused for now")
+        self._drop(sum(result not in (*STORED, EXISTS) for result in results))
+
+    def _post(self, body: bytes) -> tuple[int, bytes]:
+        headers = {"Content-Type": "application/x-ndjson"}
+        try:
+            if self.settings.get("user"):
+                with open(self.settings["password_file"], encoding="utf-8") as file:
+                    word = f"{self.settings['user']}:{file.read().strip()}"
+                headers["Authorization"] = f"Basic {base64.b64encode(word.encode()).decode()}"
+            self.connection = self.connection or self._connection()
+            self.connection.request("POST", "/_bulk", body, headers)
+            answer = self.connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            server = self.servers[self.number]
+            self._next()
+            raise NotStoredError(f"{server}: {type(error).__name__}: {error}") from error
+
+    def _connection(self) -> http.client.HTTPConnection:
+        url = urlsplit(self.servers[self.number])
+        host = url.hostname or ""
+        if url.scheme == "http":
+            return http.client.HTTPConnection(host, url.port, timeout=TIMEOUT_S)
+        context = ssl.create_default_context(cafile=self.settings.get("ca") or None)
+        if self.settings.get("certificate"):
+            context.load_cert_chain(self.settings["certificate"], self.settings["key"])
+        return http.client.HTTPSConnection(host, url.port, timeout=TIMEOUT_S, context=context)
+
+    def _next(self) -> None:
+        if self.connection:
+            self.connection.close()
+        self.connection = None
+        self.number = (self.number + 1) % len(self.servers)
+
+    def _drop(self, count: int) -> None:
+        self.refused += count
+        path = self.settings.get("refused_file")
+        if count and path:
+            sample = 'sailloft_logs_dropped_total{output="elasticsearch",reason="refused"}'
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomic(path, f"{head('dropped_total')}{sample} {self.refused}\n".encode())
+
+
+def serve(lines: TextIO, answers: TextIO, sender: Sender) -> None:
+    """Answer each line as omprog expects: a batch is confirmed by OK, and repeated after any other answer."""
+    batch: list[str] = []
+
+    def answer(text: str) -> None:
+        answers.write(f"{text}\n")
+        answers.flush()
+
+    answer("OK")
+    for line in lines:
+        text = line.rstrip("\n")
+        if text == BEGIN:
+            batch = []
+            answer("OK")
+        elif text == COMMIT:
+            try:
+                if batch:
+                    sender.send(batch)
+                answer("OK")
+            except NotStoredError as error:
+                answer(f"not stored: {' '.join(str(error).split())}")
+        else:
+            batch.append(text)
+            answer("DEFER_COMMIT")
+
+
+def main(arguments: list[str]) -> int:
+    """Run until the input ends; the first argument is the file of the settings."""
+    with open(arguments[0], encoding="utf-8") as file:
+        settings = json.load(file)
+    serve(sys.stdin, sys.stdout, Sender(settings))
+    return 0
