@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.logs import counts
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.series import at
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.dcgm import FIELDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import exposition
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
 PORT = "class/infiniband/mlx5_0/ports/1"
@@ -77,7 +78,7 @@ def textfiles() -> dict[str, str]:
         "sailloft_logs.prom": counts.metrics(
             [{"name": "kafka", "origin": "core.queue", "size": 7, "enqueued": 9, "discarded.full": 2}]
         ),
-        "fabric_drift.prom": drift.metrics(Proof("drift", "drift", "drift", claims), devices),
+        "sailloft_fabric_drift.prom": exposition(drift.metrics(Proof("drift", "drift", "drift", claims), devices)),
     }
 
 

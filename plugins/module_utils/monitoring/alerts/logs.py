@@ -19,7 +19,7 @@ def _series(metric: str, labels: str = 'output="kafka"') -> str:
     return f'{metric}{{{labels},job="node",{at()}}}'
 
 
-def _alert(name: str, expr: str, minutes: int, summary: str, cause: str, case: Case) -> Alert:
+def _alert(name: str, expr: str, minutes: int, labels: tuple[str, ...], summary: str, cause: str, case: Case) -> Alert:
     return Alert(
         name,
         expr,
@@ -31,7 +31,7 @@ def _alert(name: str, expr: str, minutes: int, summary: str, cause: str, case: C
         cause=cause,
         step="journalctl -u sailloft-logs on the node",
         runbook="logs",
-        place=("instance",),
+        place=("instance", *labels),
         cases=(case,),
     )
 
@@ -41,6 +41,7 @@ ALERTS = (
         "LogsDropped",
         "increase(sailloft_logs_dropped_total[15m]) > 0",
         1,
+        ("output", "reason"),
         "lines for {{ $labels.output }} are dropped ({{ $labels.reason }})",
         "the receiver is gone for longer than the queue on disk lasts, or cannot store a line",
         Case({_series("sailloft_logs_dropped_total", 'output="kafka",reason="full"'): (0, "+9")}, delay_m=1, ends_m=16),
@@ -49,14 +50,16 @@ ALERTS = (
         "LogsWait",
         "min_over_time(sailloft_logs_queue_messages[30m]) > 100",
         5,
+        ("output",),
         "lines for {{ $labels.output }} wait on disk for half an hour",
         "the receiver is gone, refuses the node, or is too slow",
-        Case({_series("sailloft_logs_queue_messages"): (0, 500)}, delay_m=29),
+        Case({_series("sailloft_logs_queue_messages", 'output="kafka"'): (0, 500)}, delay_m=30),
     ),
     _alert(
         "LogsUncounted",
         'time() - node_textfile_mtime_seconds{file=~".*/sailloft_logs[.]prom"} > 900',
         5,
+        (),
         "nobody counts its logs any more",
         "the service of the logs does not run",
         Case(
