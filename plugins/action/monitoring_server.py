@@ -32,7 +32,7 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         if "plan" in arguments:
             try:
-                arguments.update(_planned(arguments.pop("plan"), variables))
+                arguments = {**_planned(arguments.pop("plan"), variables), **arguments}
             except SailloftError as error:
                 raise AnsibleActionFail(str(error)) from error
         answer = self._execute_module("sailloft.fleet.monitoring_server", arguments, task_vars=variables)

@@ -24,8 +24,8 @@ REPLICA = "replica"
 
 
 @dataclass(frozen=True)
-class Client:
-    """How Prometheus reaches exporters and Alertmanagers by HTTPS; the paths are those of its server."""
+class ScrapeLogin:
+    """The certificate and the login with which Prometheus reaches others by HTTPS; paths are those of its server."""
 
     ca_file: str
     username: str = ""
@@ -38,7 +38,7 @@ class Peers:
 
     blackbox: str
     alertmanagers: tuple[str, ...] = ()
-    client: Client | None = None
+    client: ScrapeLogin | None = None
     replica: str = ""
 
 
@@ -64,7 +64,7 @@ def _alerting(peers: Peers) -> dict[str, Any]:
     return alerting
 
 
-def _reached(client: Client | None) -> dict[str, Any]:
+def _reached(client: ScrapeLogin | None) -> dict[str, Any]:
     if client is None:
         return {}
     login = {"username": client.username, "password_file": client.password_file}

@@ -34,7 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model im
     Limit,
     ScrapeJob,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX, Client
+from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.prometheus import BLACKBOX, ScrapeLogin
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.retention import (
     LEAST_FIVE_MINUTES_DAYS,
     LEAST_RAW_DAYS,
@@ -101,7 +101,7 @@ class MonitoringRequest:
     blackbox: str
     alertmanagers: tuple[str, ...]
     timing: Timing
-    client: Client | None
+    client: ScrapeLogin | None
     replica: str
     rules: dict[str, list[Any]]
     retention: Retention
@@ -136,11 +136,11 @@ def read_request(data: Mapping[str, Any], groups: Collection[str]) -> Monitoring
     )
 
 
-def _client(settings: Settings) -> Client | None:
+def _client(settings: Settings) -> ScrapeLogin | None:
     part = settings.part("client")
     if not part.data:
         return None
-    client: Client = part.load(Client, CLIENT)
+    client: ScrapeLogin = part.load(ScrapeLogin, CLIENT)
     if bool(client.username) != bool(client.password_file):
         raise part.refuse("username and password_file belong together", "set both, or none")
     return client

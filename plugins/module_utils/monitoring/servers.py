@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a server of a group of monitoring servers has besides the site's settings: names and addresses. Pure."""
+"""The settings that each monitoring server has besides those of the site: names and addresses. Pure."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ class Daemon:
 
 
 @dataclass(frozen=True)
-class Running:
-    """What systemd and the kernel know of a daemon. ``needs_reading``: systemd has an older unit file."""
+class DaemonState:
+    """The state of a daemon, of systemd and the kernel. ``needs_reading``: systemd has an older unit file."""
 
     enabled: bool
     active: bool
@@ -147,7 +147,7 @@ def converge(
 
 
 def _compare(
-    system: System, daemon: Daemon, running: Running, paths: Collection[str], outcome: Outcome, in_image: bool
+    system: System, daemon: Daemon, running: DaemonState, paths: Collection[str], outcome: Outcome, in_image: bool
 ) -> None:
     """Record how a daemon differs, and what is to be done with it."""
     if not running.enabled:
@@ -179,7 +179,7 @@ def _compare(
             outcome.differ(f"{daemon.unit} reloaded", "with other files", "with the present ones")
 
 
-def _bring(system: System, daemon: Daemon, running: Running, outcome: Outcome, in_image: bool) -> None:
+def _bring(system: System, daemon: Daemon, running: DaemonState, outcome: Outcome, in_image: bool) -> None:
     """Enable, restart or reload a daemon where it is needed, and wait until it answers."""
     if not running.enabled:
         system.run(["systemctl", *(["--root=/"] if in_image else []), "enable", daemon.unit])
@@ -196,7 +196,7 @@ def _bring(system: System, daemon: Daemon, running: Running, outcome: Outcome, i
 
 
 def wait(daemon: Daemon, runs: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-    """Wait until the daemon answers, with whatever status, and ``runs``: another may have its port. Raises HostError."""
+    """Wait until it answers, with whatever status, and ``runs``: another one may have its port. Raises HostError."""
     # Nothing is sent but the question whether somebody answers.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -226,7 +226,7 @@ def write(system: System, file: HostFile, content: bytes) -> None:
 
     def prepare(handle: int) -> None:
         if file.group:
-            os.fchown(handle, -1, _group_id(file.group))
+            os.fchown(handle, -1, group_id(file.group))
         os.fchmod(handle, file.mode)
 
     try:
@@ -248,7 +248,7 @@ def _differs(system: System, file: HostFile, outcome: Outcome) -> bool:
         return False
     status = os.stat(system.path(file.path))
     mode = stat.S_IMODE(status.st_mode)
-    group = _group_name(status.st_gid) if file.group else file.group
+    group = group_name(status.st_gid) if file.group else file.group
     if (mode, group) == (file.mode, file.group):
         return False
     outcome.differ(f"{file.path} permissions", f"{mode:04o} {group}".strip(), f"{file.mode:04o} {file.group}".strip())
@@ -262,14 +262,16 @@ def _shown(file: HostFile, content: bytes | None, instead: str) -> str | None:
     return f"{instead}, not shown" if file.is_secret else content.decode(errors="replace")
 
 
-def _group_id(name: str) -> int:
+def group_id(name: str) -> int:
+    """Return the number of a group. Raises HostError."""
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
         raise HostError(f"there is no group {name}", "install the packages of the role first") from None
 
 
-def _group_name(number: int) -> str:
+def group_name(number: int) -> str:
+    """Return the name of a group, or its number if it has none."""
     with contextlib.suppress(KeyError):
         return grp.getgrgid(number).gr_name
     return str(number)
@@ -279,15 +281,15 @@ def _mark(daemon: Daemon) -> str:
     return f"{MARKS}/{daemon.unit}.unread"
 
 
-def _running(system: System, daemon: Daemon, in_image: bool) -> Running:
+def _running(system: System, daemon: Daemon, in_image: bool) -> DaemonState:
     enabled = system.exists(daemon.wants)
     if in_image:
-        return Running(enabled, False, False, ())
+        return DaemonState(enabled, False, False, ())
     output = system.run(["systemctl", "show", "--property=ActiveState,MainPID,NeedDaemonReload", daemon.unit])
     shown = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     pid = shown.get("MainPID", "0")
     command = b"" if pid == "0" else system.read_bytes(f"/proc/{pid}/cmdline") or b""
-    return Running(
+    return DaemonState(
         enabled,
         shown.get("ActiveState") in ("active", "activating", "reloading"),
         shown.get("NeedDaemonReload") == "yes",

@@ -33,8 +33,8 @@ def request(**given):
 @pytest.fixture
 def host(tmp_path, monkeypatch):
     monkeypatch.setattr(daemons, "wait", lambda daemon, runs: None)
-    monkeypatch.setattr(daemons, "_group_id", lambda name: -1)
-    monkeypatch.setattr(daemons, "_group_name", lambda number: "prometheus")
+    monkeypatch.setattr(daemons, "group_id", lambda name: -1)
+    monkeypatch.setattr(daemons, "group_name", lambda number: "prometheus")
     return MonitoringHost(tmp_path)
 
 

@@ -19,6 +19,8 @@ OTHERS = {
     "gpu_guest_host",
     "gpu_host_before",
     "lab_boot_mode",
+    "monitoring_host",
+    "monitoring_servers",
     "node_image_build_host",
     "roce_switch_asic",
     "roce_switch_headroom",
