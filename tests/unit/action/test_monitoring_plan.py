@@ -67,7 +67,7 @@ def test_labels_are_from_the_variables_of_the_hosts(make, tmp_path):
         for each in json.loads((tmp_path / "targets/ssh.json").read_text())
     }
     assert targets == {
-        "leaf1": ("leaf1:22", {"host": "leaf1", "role": "switch", "rail": "3"}),
+        "leaf1": ("leaf1:22", {"host": "leaf1", "role": "switch", "rail": "3", "uplinks": "leaf1"}),
         "n1": ("10.0.0.1:2222", {"host": "n1", "role": "node", "rack": "r1", "unit": "1", "pod": "2"}),
         "vm1": ("vm1:22", {"host": "n1", "role": "guest", "spare": "true"}),
     }

@@ -87,7 +87,8 @@ def shown(tmp_path_factory):
         look, floor = fleet(nodes, time.time())
         first, *others = look.hosts
         each = datum(HEALTH, FAULT, text, time.time(), [text])
-        look = replace(look, hosts=(replace(first, data=(each,)), *others))
+        sick = {("gpu-0001", "leaf-001-1"): text}
+        look = replace(look, hosts=(replace(first, data=(each,)), *others), links=sick)
         file = folder / "fleet.html"
         file.write_text(fleet_page(look, floor, text, "../proofs"))
         done = subprocess.run(
@@ -138,3 +139,4 @@ def test_text_of_a_node_is_never_markup(shown):
     assert "<title>owned" not in dom
     assert "<img" not in dom
     assert dom.count(html.escape(text, quote=False)) >= 3
+    assert dom.count("<b>link differs</b>") == 1
