@@ -8,6 +8,9 @@ Here a slice is a function that returns its outcome; tests/unit/playbooks/test_g
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible import context
@@ -18,9 +21,20 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.action import gateway_run
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import FAILED, OK, HostOutcome
+from ansible_collections.sailloft.fleet.plugins.plugin_utils import gateway_slice
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import SliceResult
 
 GATEWAYS = {"gpu1": "gw1", "gpu2": "gw1", "gpu3": "gw2"}
+# What ansible-inventory printed, by its command with the texts of the inventories: a start takes a second.
+LISTED: dict[tuple[str, ...], subprocess.CompletedProcess[str]] = {}
+
+
+def run_once(command, **options):
+    """Run ansible-inventory, or return what it printed for the same inventory before."""
+    texts = tuple(Path(word).read_text() if word.endswith(".yml") and Path(word).exists() else word for word in command)
+    if texts not in LISTED:
+        LISTED[texts] = subprocess.run(command, **options)
+    return LISTED[texts]
 
 
 @pytest.fixture
@@ -31,6 +45,9 @@ def gateways(make, monkeypatch, tmp_path):
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict({}))
     shown, ran = [], {}
     monkeypatch.setattr(gateway_run.display, "display", shown.append)
+    monkeypatch.setattr(gateway_run, "subprocess", SimpleNamespace(run=run_once, DEVNULL=subprocess.DEVNULL))
+    # A copy of the collection takes half a second; its own test is below.
+    monkeypatch.setattr(gateway_run, "make_project", lambda _folder, playbook: Path(playbook).name)
 
     def run(ended=None, check_mode=False, diff=False, **given):
         results = {
@@ -78,6 +95,17 @@ def test_each_gateway_runs_its_slice(gateways, tmp_path):
     assert shown[:2] == ["gw1: starting on 2 hosts", "gw2: starting on 1 host"]
     assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "run/record.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_project_has_the_playbook_and_the_collection(tmp_path):
+    (tmp_path / "play.yml").write_text("[]")
+    (tmp_path / "project").mkdir()
+    assert gateway_slice.make_project(tmp_path / "project", str(tmp_path / "play.yml")) == "play.yml"
+    assert (tmp_path / "project/play.yml").read_text() == "[]"
+    collection = tmp_path / "project/collections/ansible_collections/sailloft/fleet"
+    for part in ("galaxy.yml", "plugins/modules/gpu_plan.py", "roles/gpu_host/tasks/main.yml"):
+        assert (collection / part).exists(), part
+    assert not list(collection.rglob("__pycache__"))
 
 
 @pytest.mark.parametrize("gateway", ["gw1", "gw2"])

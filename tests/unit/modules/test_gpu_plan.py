@@ -270,22 +270,31 @@ def play(name, *arguments):
     return output
 
 
-def test_the_playbook_plan_writes_a_plan_once(tmp_path):
-    folder = tmp_path / "plans"
+def of_a_recording(tmp_path):
+    """Return the arguments of the playbook that plan a recorded host into ``plans``."""
     recorded = tmp_path / "gpu.17.json"
     shutil.copy(RECORDINGS / "emulated-gpu-server.json", recorded)
-    given = [f"--extra-vars=recording={recorded}", f"--extra-vars=plans_path={folder}"]
-    assert "changed=1 " in play("plan", *given, "--check")
-    assert not folder.exists()
-    output = play("plan", *given)
+    return [f"--extra-vars=recording={recorded}", f"--extra-vars=plans_path={tmp_path}/plans"]
+
+
+def test_the_playbook_plan_writes_and_shows_a_plan(tmp_path):
+    output = play("plan", *of_a_recording(tmp_path))
     assert "changed=1 " in output
     assert "fidelity 100%" in output
     assert "[WARNING]" not in output
-    assert sorted(path.name for path in (folder / "gpu.17").iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "plans/gpu.17").iterdir()) == [
         "whole-host.nccl.xml",
         "whole-host.svg",
         "whole-host.xml",
     ]
+
+
+@pytest.mark.long  # the module alone, in check mode and again: above
+def test_the_playbook_plan_writes_nothing_in_check_mode_and_a_plan_once(tmp_path):
+    given = of_a_recording(tmp_path)
+    assert "changed=1 " in play("plan", *given, "--check")
+    assert not (tmp_path / "plans").exists()
+    play("plan", *given)
     assert "changed=0 " in play("plan", *given)
 
 

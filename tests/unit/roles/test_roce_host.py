@@ -16,12 +16,14 @@ WRITTEN = {
     "nccl-chooses": {"roce_host_nccl_choices": {"gid_index": -1, "queue_pairs": 0}},
     "gpu-guest": {},
 }
-# Hosts that the role refuses: the variables and the message of each.
+# Hosts that the role refuses, one by its own check and one by its module: the variables and the message of each.
 REFUSED = {
-    "class": ({"roce_host_class": "storage"}, "there is no class 'storage'; valid names: roce"),
-    "dscp": ({"roce_policy": {"classes": {"roce": {"dscp": 64}}}}, "dscp: 64 is not valid"),
     "nccl": ({"roce_host_nccl": {"NCCL_IB_TC": 104}}, "NCCL_IB_TC is set to 104"),
     "device": ({"roce_host_nics": {"nosuch0": {}}}, "nosuch0: no such RDMA device on this host"),
+}
+REFUSED_TOO = {
+    "class": ({"roce_host_class": "storage"}, "there is no class 'storage'; valid names: roce"),
+    "dscp": ({"roce_policy": {"classes": {"roce": {"dscp": 64}}}}, "dscp: 64 is not valid"),
     "setting": (
         {"roce_host_nics": {"nosuch0": {"speed": 1}}},
         "unknown setting 'speed'; valid settings: cable_m, speed_gbit_s",
@@ -30,8 +32,7 @@ REFUSED = {
 APPLY = "Apply the policy to the NICs, now and at every boot, and to NCCL"
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def play(folder, hosts):
     """Return the results of the role in check mode: {host: {task's name: its result}}."""
     tasks = [
         {
@@ -46,9 +47,13 @@ def results(tmp_path_factory):
             "when": "inventory_hostname == 'policy'",
         },
     ]
-    hosts = WRITTEN | {host: variables for host, (variables, _said) in REFUSED.items()}
-    shared = {"packages_install": False}
-    return play_of_hosts(tmp_path_factory.mktemp("play"), tasks, hosts, "--check", "--diff", **shared)
+    return play_of_hosts(folder, tasks, hosts, "--check", "--diff", packages_install=False)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    refused = {host: variables for host, (variables, _said) in REFUSED.items()}
+    return play(tmp_path_factory.mktemp("play"), WRITTEN | refused)
 
 
 def written(results, host):
@@ -91,7 +96,19 @@ def test_a_tag_selects_nccl_alone(tmp_path):
 
 @pytest.mark.parametrize("host", REFUSED)
 def test_invalid_variables_are_refused_before_anything_is_written(results, host):
-    *_before, last = results[host].values()
+    refuses(results[host], REFUSED[host][1])
+
+
+@pytest.mark.long
+def test_further_invalid_variables_are_refused_before_anything_is_written(tmp_path):
+    results = play(tmp_path, {host: variables for host, (variables, _said) in REFUSED_TOO.items()})
+    for host, (_variables, said) in REFUSED_TOO.items():
+        refuses(results[host], said)
+
+
+def refuses(results, said):
+    """Check that the last task of a host failed with this message, and that none would change anything."""
+    *_before, last = results.values()
     assert last["failed"] is True
-    assert REFUSED[host][1] in last["msg"]
-    assert not any(result.get("changed") for result in results[host].values())
+    assert said in last["msg"]
+    assert not any(result.get("changed") for result in results.values())

@@ -3,7 +3,8 @@
 """The switch systems that a policy can be rendered for and read back from, by name.
 
 A system has a module of ``systems`` that ends with its SwitchSystem (fabric/model/switch_system.py says what each field
-means), a reader in ``running``, a directory of task files in the role ``roce_switch``, and a place in ``SYSTEMS``.
+means), a reader in ``running``, a directory of task files in the role ``roce_switch``, and a place in ``SYSTEMS``. It
+is imported when it is first used: each run of a module compiles all that it imports, and a site has one system or two.
 Examples: systems/eos.py, running/eos.py and tasks/eos; for a system without its own rollback, tasks/linux and
 ``restoration`` of systems/linux.py; for ``saves_with_change``, junos. ``syntax/cli.py`` reads and refuses lines, nested
 or not.
@@ -27,15 +28,84 @@ its own, it only includes ``restore/computed.yml`` of the role, which runs ``app
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cumulus import CUMULUS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.dell_sonic import DELL_SONIC
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.eos import EOS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.junos import JUNOS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.linux import LINUX
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.nxos import NXOS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic import SONIC
+from collections.abc import Callable, Iterator, MutableMapping
 
-SYSTEMS: dict[str, SwitchSystem] = {
-    system.name: system for system in (CUMULUS, DELL_SONIC, EOS, JUNOS, LINUX, NXOS, SONIC)
-}
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.switch_system import SwitchSystem
+
+
+class SwitchSystems(MutableMapping[str, SwitchSystem]):
+    """Systems by name, each with the function that imports it."""
+
+    def __init__(self, **imports: Callable[[], SwitchSystem]) -> None:
+        self._imports = imports
+
+    def __getitem__(self, name: str) -> SwitchSystem:
+        return self._imports[name]()
+
+    def __setitem__(self, name: str, system: SwitchSystem) -> None:
+        self._imports[name] = lambda: system
+
+    def __delitem__(self, name: str) -> None:
+        del self._imports[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._imports)
+
+    def __len__(self) -> int:
+        return len(self._imports)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._imports
+
+
+def _cumulus() -> SwitchSystem:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cumulus import CUMULUS
+
+    return CUMULUS
+
+
+def _dell_sonic() -> SwitchSystem:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.dell_sonic import DELL_SONIC
+
+    return DELL_SONIC
+
+
+def _eos() -> SwitchSystem:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.eos import EOS
+
+    return EOS
+
+
+def _junos() -> SwitchSystem:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.junos import JUNOS
+
+    return JUNOS
+
+
+def _linux() -> SwitchSystem:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.linux import LINUX
+
+    return LINUX
+
+
+def _nxos() -> SwitchSystem:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.nxos import NXOS
+
+    return NXOS
+
+
+def _sonic() -> SwitchSystem:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic import SONIC
+
+    return SONIC
+
+
+SYSTEMS = SwitchSystems(
+    cumulus=_cumulus,
+    dell_sonic=_dell_sonic,
+    eos=_eos,
+    junos=_junos,
+    linux=_linux,
+    nxos=_nxos,
+    sonic=_sonic,
+)
