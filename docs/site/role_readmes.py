@@ -31,6 +31,7 @@ PAGES = {
     "node_image": "node-images",
     "roce_host": "roce-hosts",
     "roce_switch": "roce-fabric",
+    "scheduler": "scheduler",
 }
 MARKUP = re.compile(r"\b([CVOPMIBRU])\(([^)]*)\)")
 

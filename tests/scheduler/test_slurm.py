@@ -15,12 +15,12 @@ import pytest
 import sites
 from recorded_nodes import RECORDED
 from rounds import Node, at, happened
-from slurm_cluster import expanded, running
+from slurm_cluster import running
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import state as health_state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import Round, State
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import gated
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import gated, unfold
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE, SPARE, changes
 
 NODES = ["gpu01", "gpu02", "gpu03", "gpu04"]
@@ -97,8 +97,8 @@ def test_the_topology_is_that_of_the_blueprint(cluster):
     groups = {}
     for name, below in leaves.items():
         groups.setdefault(frozenset(below), []).append(name)
-    assert sorted(expanded(nodes) for _name, level, nodes in seen if level == "0") == sorted(groups.values())
-    assert [expanded(nodes) for _name, level, nodes in seen if level == "1"] == [NODES]
+    assert sorted(unfold(nodes) for _name, level, nodes in seen if level == "0") == sorted(groups.values())
+    assert [unfold(nodes) for _name, level, nodes in seen if level == "1"] == [NODES]
 
 
 def test_a_job_of_two_nodes_lands_on_one_leaf(serving):

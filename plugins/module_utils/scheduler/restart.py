@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 # Settings after which slurm.conf(5) demands a restart of slurmctld.
 CONTROLLER = {
@@ -25,7 +26,7 @@ def reasons(old: str, new: str, old_gres: str, new_gres: str) -> list[str]:
     """Return why a slurmctld with the old files must be restarted for the new ones; none if it need not be."""
     before, after = _settings(old), _settings(new)
     changed = sorted(name for name in CONTROLLER if before.get(name) != after.get(name))
-    if node_lists(old) != node_lists(new):
+    if node_names(old) != node_names(new):
         changed.append("nodes")
     if old_gres != new_gres:
         changed.append("gres.conf")
@@ -38,9 +39,26 @@ def slurmd_settings(text: str) -> str:
     return "\n".join(lines)
 
 
-def node_lists(text: str) -> list[str]:
-    """Return the folded names of the nodes in slurm.conf."""
-    return re.findall(r"(?mi)^NodeName=(\S+)", text)
+def node_names(text: str) -> list[str]:
+    """Return the names of the nodes in slurm.conf."""
+    return unfold(",".join(re.findall(r"(?mi)^NodeName=(\S+)", text)))
+
+
+def unfold(text: str) -> list[str]:
+    """Return the names in a folded list: "gpu[01-03,7],login" (common/fold.py)."""
+    names = []
+    for item in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        parts = [_numbers(part[1:-1]) if part[0] == "[" else [part] for part in re.findall(r"\[[^\]]*\]|[^\[]+", item)]
+        names += ["".join(chosen) for chosen in product(*parts)]
+    return names
+
+
+def _numbers(text: str) -> list[str]:
+    numbers = []
+    for part in text.split(","):
+        first, _dash, last = part.partition("-")
+        numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+    return numbers
 
 
 def gated(text: str, nodes: str, reason: str) -> str:

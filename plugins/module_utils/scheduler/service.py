@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.errors im
 # Not the prefix of sailloft-health's own drains ("sailloft: "), which it would take for one of its own.
 GATE, SPARE = "sailloft-gate: not proved yet", "sailloft-spare: in reserve"
 _GATES = "sailloft-gate:"
-# Ends a drain, and a DOWN, too. Slurm 22.05 gives the node jobs after it has heard from it again, a minute or two later.
+# Ends a drain and a DOWN. Slurm 22.05 gives the node jobs when it has heard from it again, up to two minutes later.
 IN_SERVICE = "RESUME"
 _OUT = ("DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING")
 # Slurm shows a node so for a moment after each change, too; it is DOWN if that lasts (SlurmdTimeout).
@@ -63,7 +63,7 @@ def read_nodes(shown: str) -> dict[str, NodeState]:
             raise SchedulerError(f"scontrol show node printed {line[:80]!r}", "run it on the controller")
         reason = re.search(r"\sReason=(.*?)(?: \[[^\s@]+@[^\]]*\]|$)", line)
         words = set(re.split(r"[+*~#!%$@^-]", state[1])) - {""}
-        if state[1].endswith("*"):
+        if "*" in state[1]:
             words.add("NOT_RESPONDING")
         nodes[name[1]] = NodeState(name[1], frozenset(words), reason[1].strip() if reason else "")
     return nodes

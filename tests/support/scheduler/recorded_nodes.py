@@ -11,5 +11,5 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recor
 FOLDER = Path(__file__).parents[2] / "recordings"
 RECORDED = {
     name: read_recording(str(FOLDER / f"{name}.json"))
-    for name in ("aws-g4dn-metal", "llnl-lassen", "llnl-tioga", "nvidia-dgx2", "emulated-gpu-server")
+    for name in ("aws-g4dn-metal", "llnl-corona", "llnl-lassen", "llnl-tioga", "emulated-gpu-server")
 }

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A planned Slurm cluster on this machine: the real slurmctld, munged and one slurmd a node, on loopback.
 
-The planned files are used, except for what one machine without cgroups and GPUs cannot have: ports, users, paths, the
-tracking and binding of processes, and the files of GPUs, which are made up. Slurm takes the planned processors on trust.
+The planned files are used, except for what one machine without cgroups and GPUs cannot have: ports, users, paths,
+tracking and binding of processes, and the files of GPUs, which are made up. Slurm trusts the planned processors.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import node_names, unfold
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import NodeState, read_nodes
 
 # A loaded machine has taken a minute for what takes a second.
@@ -37,18 +38,6 @@ def free_ports(count: int) -> list[int]:
     raise AssertionError(f"{count} consecutive ports are not free")
 
 
-def expanded(*lists: str) -> list[str]:
-    """Return the names in folded lists such as "gpu[01-04],login"."""
-    names = []
-    for text in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", ",".join(lists)):
-        prefix, _bracket, ranges = text.rstrip("]").partition("[")
-        for part in ranges.split(","):
-            first, _dash, last = part.partition("-")
-            numbers = range(int(first), int(last or first) + 1) if first else ()
-            names += [f"{prefix}{number:0{len(first)}d}" for number in numbers] if first else [prefix]
-    return names
-
-
 class SlurmCluster:
     """The daemons of a cluster, in a directory of their own."""
 
@@ -56,7 +45,7 @@ class SlurmCluster:
         self.folder = folder
         folder.mkdir(parents=True)
         self.conf = folder / "slurm.conf"
-        self.nodes = expanded(*re.findall(r"(?m)^NodeName=(\S+)", files["slurm.conf"]))
+        self.nodes = node_names(files["slurm.conf"])
         self.controller_port, *node_ports = free_ports(1 + len(self.nodes))
         self.ports = dict(zip(self.nodes, node_ports))
         self.changes = dict(changes or {})
@@ -92,7 +81,7 @@ class SlurmCluster:
         return re.sub(r"(?m)^NodeName=(\S+)(.*)$", self._node, text)
 
     def _node(self, line: re.Match[str]) -> str:
-        ports = ",".join(str(self.ports[name]) for name in expanded(line[1]))
+        ports = ",".join(str(self.ports[name]) for name in unfold(line[1]))
         return f"NodeName={line[1]} NodeAddr=127.0.0.1 Port=[{ports}]{line[2]}"
 
     def health(self, script: str) -> None:
@@ -191,7 +180,8 @@ class SlurmCluster:
         until = time.monotonic() + WAIT_S
         while not condition():
             ended = [name for name, process in self.processes.items() if process.poll() is not None]
-            assert not ended and time.monotonic() < until, f"{ended} ended; {subject}: waited for {WAIT_S} s\n{self.logs()}"
+            assert not ended, f"{subject}: {ended} ended\n{self.logs()}"
+            assert time.monotonic() < until, f"{subject}: waited for {WAIT_S} s\n{self.logs()}"
             time.sleep(0.05)
 
     def logs(self) -> str:

@@ -67,6 +67,7 @@ RUNS = [
         marks=LONG,
     ),
 ]
+RUNS.append(pytest.param("blue_vela", "scheduler.yml", (), set(), marks=LONG))
 INSTALL = "Install the health check of the node"
 RUNS += [
     pytest.param("vela", "node_health.yml", (), {INSTALL}, marks=LONG),
@@ -86,13 +87,14 @@ CHANGED = {
     "ib_health.yml": {"node"},
     "vela accept.yml": {"train"},
     "blue_vela accept.yml": {"node"},
+    "scheduler.yml": {"boot", "node"},
 }
 # Playbooks that connect to no host run on the whole site.
 WHOLE = ("site_plan.yml", "monitoring.yml", "confirm.yml")
 # Playbooks for machines that a site does not have.
 NO_HOSTS = {
     "vela": "boot_servers.yml ib_fabric.yml ib_health.yml node_images.yml node_scripts.yml node_identities.yml "
-    "collect_images.yml reimage.yml",
+    "collect_images.yml reimage.yml scheduler.yml",
     "blue_vela": "site.yml plan.yml",
 }
 
