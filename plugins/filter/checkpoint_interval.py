@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Young's and Daly's interval from the rate of failures, the nodes of the job and the time of a checkpoint. A site's own counted
-    failures are better than published rates.
+  - Young's and Daly's interval from the rate of failures, the nodes of the job and the time of a checkpoint.
+  - A site's own counted failures are better than published rates.
 options:
   _input:
     description: The number of nodes of the job.
@@ -33,7 +33,7 @@ options:
     description: The nodes in service times days in which they were counted.
     type: float
   published:
-    description: The published rate to use without O(failures), per 1000 node-days of 8 GPUs, V(meta_rsc_1) 6.5, V(llama_3) 3.8.
+    description: The rate to use without O(failures), per 1000 node-days of 8 GPUs, V(meta_rsc_1) 6.5, V(llama_3) 3.8.
     type: str
     choices: [llama_3, meta_rsc_1]
     default: meta_rsc_1

@@ -12,7 +12,7 @@ description:
   - Makes C(slurm.conf), C(gres.conf), C(cgroup.conf), C(topology.conf) or (since 25.05) C(topology.yaml), and with
     O(accounting) C(slurmdbd.conf) without its password. It runs on the controller, once for all nodes.
   - Processors, memory, GPUs and NICs of a node are those of its recording (C(record.yml)). C(Cores) are the logical
-    numbers of all cores of the device's socket. A node without a recording is one CPU without GPUs: see RV(notes).
+    numbers of all cores of the device's socket. A node without a recording is one CPU without GPUs, see RV(notes).
   - GPUs are C(/dev/nvidiaN) in PCI order. M(sailloft.fleet.slurm_service) compares this with the driver on each node.
   - No node has a C(State) in C(slurm.conf); Slurm would drain it again at each reconfiguration.
 options:

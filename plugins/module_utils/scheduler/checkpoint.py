@@ -16,13 +16,13 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.errors import SchedulerError
 
 DAY_S, HOUR_S = 86400.0, 3600.0
-# Published failures of jobs per 1000 node-days of 8 GPUs each. Meta's Llama 3 (arXiv 2407.21783, table 5): 419 in 54 days of
+# Published failures of jobs per 1000 node-days of 8 GPUs. Meta's Llama 3 (arXiv 2407.21783, table 5): 419 in 54 days of
 # 2048 nodes. Meta's RSC-1 (arXiv 2410.21680): 6.5.
 PUBLISHED = {"llama_3": 419 / (2048 * 54) * 1000, "meta_rsc_1": 6.5}
 
 
 @dataclass(frozen=True)
-class Job:
+class CheckpointedJob:
     """A job: the mean time between its failures, the time of a checkpoint, and from a failure to work again."""
 
     mtbf_s: float
@@ -30,12 +30,12 @@ class Job:
     restart_s: float
 
 
-def young_s(job: Job) -> float:
+def young_s(job: CheckpointedJob) -> float:
     """Return Young's interval between the ends of two checkpoints, without the checkpoint itself."""
     return sqrt(2 * job.checkpoint_s * job.mtbf_s)
 
 
-def daly_s(job: Job) -> float:
+def daly_s(job: CheckpointedJob) -> float:
     """Return Daly's interval; Young's is the first term of it."""
     share = job.checkpoint_s / (2 * job.mtbf_s)
     if share >= 1:
@@ -43,7 +43,7 @@ def daly_s(job: Job) -> float:
     return young_s(job) * (1 + sqrt(share) / 3 + share / 9) - job.checkpoint_s
 
 
-def loss(job: Job, interval_s: float) -> float:
+def loss(job: CheckpointedJob, interval_s: float) -> float:
     """Return the share of the time that is lost to checkpoints, lost work and restarts, 0 to 1 (Daly, equation 20)."""
     try:
         cycle_s = job.mtbf_s * exp(job.restart_s / job.mtbf_s) * expm1((interval_s + job.checkpoint_s) / job.mtbf_s)
@@ -76,10 +76,10 @@ def advise(
                 f"{name}: {value!r} is not valid", "use a number above 0", subject="checkpoint_interval"
             )
     mtbf_s = 1000 / (nodes * rate_per_1000_node_days) * DAY_S
-    job = Job(mtbf_s, checkpoint_gb / write_gb_s, restart_s)
+    job = CheckpointedJob(mtbf_s, checkpoint_gb / write_gb_s, restart_s)
     interval_s = daly_s(job)
-    waiting = Job(mtbf_s, job.checkpoint_s, restart_s + repair_s)
-    faster = Job(mtbf_s, job.checkpoint_s / 2, restart_s)
+    waiting = CheckpointedJob(mtbf_s, job.checkpoint_s, restart_s + repair_s)
+    faster = CheckpointedJob(mtbf_s, job.checkpoint_s / 2, restart_s)
     lost = loss(job, interval_s)
     return {
         "mtbf_h": round(mtbf_s / HOUR_S, 1),

@@ -8,7 +8,7 @@ import pytest
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.checkpoint import (
-    Job,
+    CheckpointedJob,
     advise,
     daly_s,
     loss,
@@ -19,13 +19,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.errors im
 
 def test_youngs_and_dalys_intervals():
     """Five minutes and 66 hours: 199 and 196 minutes."""
-    job = Job(66 * 3600, 300, 0)
+    job = CheckpointedJob(66 * 3600, 300, 0)
     assert (round(young_s(job) / 60), round(daly_s(job) / 60)) == (199, 196)
     # A job that fails more often than it writes.
-    assert daly_s(Job(100, 300, 0)) == 100
+    assert daly_s(CheckpointedJob(100, 300, 0)) == 100
 
 
-@pytest.mark.parametrize("job", [Job(3600 * hours, seconds, 600) for hours in (2, 38, 400) for seconds in (2, 60, 600)])
+@pytest.mark.parametrize(
+    "job", [CheckpointedJob(3600 * hours, seconds, 600) for hours in (2, 38, 400) for seconds in (2, 60, 600)]
+)
 def test_no_other_interval_loses_noticeably_less(job):
     best = min(loss(job, daly_s(job) * factor / 100) for factor in range(20, 500))
     assert loss(job, daly_s(job)) - best < 0.001
@@ -37,7 +39,7 @@ def test_a_spare_and_a_faster_store_save_time():
     assert slow["lost_percent"] > fast["lost_percent"] > 0
     assert slow["spare_saves_percent"] > 1
     assert slow["twice_the_bandwidth_saves_percent"] > fast["twice_the_bandwidth_saves_percent"] > 0
-    assert loss(Job(1, 1, 10**6), 1) == 1
+    assert loss(CheckpointedJob(1, 1, 10**6), 1) == 1
 
 
 @pytest.mark.parametrize("wrong", [(0, 1, 1, 1), (1, -1, 1, 1), (1, 1, "x", 1), (1, 1, 1, 0), (True, 1, 1, 1)])

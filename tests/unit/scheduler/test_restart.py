@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What needs a restart, and names in folded lists."""
+"""Only some changes need a restart; names in folded lists."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which nodes enter and leave service; the lines have the form of Slurm 22.05, which tests/scheduler runs."""
+"""Nodes enter and leave service; the lines have the form of Slurm 22.05, which tests/scheduler runs."""
 
 from __future__ import annotations
 
