@@ -9,6 +9,7 @@ reconfiguration and restart, and drain nodes that are in service.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.hardware import NodeHardware, runs
@@ -27,6 +28,7 @@ CGROUP_TEXT = f"{HEAD}ConstrainCores=yes\nConstrainDevices=yes\nConstrainRAMSpac
 
 # A fabric's name and its tree.
 Trees = Mapping[str, list[TreeSwitch]]
+_Key = TypeVar("_Key", bound=tuple[object, ...])
 
 
 def settings(request: SchedulerRequest, devices: list[str], has_tree: bool) -> list[tuple[str, str]]:
@@ -164,8 +166,8 @@ def _equal(nodes: Mapping[str, NodeHardware | None]) -> dict[tuple[tuple[str, in
     return _grouped(keys)
 
 
-def _grouped(keys: Mapping[str, tuple]) -> dict[tuple, list[str]]:
-    groups: dict[tuple, list[str]] = {}
+def _grouped(keys: Mapping[str, _Key]) -> dict[_Key, list[str]]:
+    groups: dict[_Key, list[str]] = {}
     for name, key in keys.items():
         groups.setdefault(key, []).append(name)
     return groups

@@ -87,7 +87,6 @@ CHANGED = {
     "ib_health.yml": {"node"},
     "vela accept.yml": {"train"},
     "blue_vela accept.yml": {"node"},
-    "scheduler.yml": {"boot", "node"},
 }
 # Playbooks that connect to no host run on the whole site.
 WHOLE = ("site_plan.yml", "monitoring.yml", "confirm.yml")

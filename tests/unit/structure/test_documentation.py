@@ -14,8 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[3]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if (path / "meta").is_dir())
 NAME = re.compile(rf"\b(?:{'|'.join(sorted(ROLES, key=len, reverse=True))})_\w+")
-# Variables of the site or its devices that are no role's options, a file, a group of hosts, a field of SONiC, and an example of
-# a misspelt name.
+# Variables of the site or its devices that are no role's options, a file, a group of hosts, a field of SONiC, and a
+# misspelt name as an example.
 OTHERS = {
     "gpu_guest_host",
     "gpu_host_before",
