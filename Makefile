@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity identity-long boot boot-long image image-long image-boot boot-loader dcb cabling infiniband infiniband-long sanity sanity-long docs galaxy release molecule molecule-quick molecule-image molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity identity-long boot boot-long image image-long image-boot boot-loader dcb cabling infiniband infiniband-long scheduler sanity sanity-long docs galaxy release molecule molecule-quick molecule-image molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -96,7 +96,7 @@ check: packages .venv/.tests
 # process, which would otherwise end last and alone; the quick checks of the text, the long phases, and at the end short ones,
 # so that no processor is idle. Tests with short time limits (fleet) come after the server's heaviest part.
 test:
-	tests/phases molecule-slow,unit,types,lint,image,molecule-image,sanity,python39,molecule-quick,fleet,boot,identity,docs,galaxy,ansible-core,infiniband
+	tests/phases molecule-slow,unit,types,lint,image,molecule-image,sanity,python39,molecule-quick,fleet,boot,identity,docs,galaxy,ansible-core,infiniband,scheduler
 
 # The phases that take long, try more cases, or add little to what a part of `test` shows of the same code. A phase NAME-long
 # has the tests of NAME that are marked `long`.
@@ -199,6 +199,10 @@ infiniband: packages .venv/.tests
 # The same with further faults, and with a pod of Blue Vela.
 infiniband-long: packages .venv/.tests
 	pytest -v --timeout 3600 -m long tests/infiniband
+
+# A planned cluster with the real slurmctld, and a slurmd for each node.
+scheduler: packages .venv/.tests
+	pytest --timeout 1800 tests/scheduler
 
 # These take most of ansible-test's time: checks that ruff, yamllint, python39 and docs make as well, and pylint with Ansible's
 # rules.

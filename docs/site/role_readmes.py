@@ -34,6 +34,7 @@ PAGES = {
     "node_logs": "logs",
     "roce_host": "roce-hosts",
     "roce_switch": "roce-fabric",
+    "scheduler": "scheduler",
 }
 MARKUP = re.compile(r"\b([CVOPMIBRU])\(([^)]*)\)")
 

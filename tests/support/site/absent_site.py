@@ -68,7 +68,10 @@ ADDED = {
 # The hosts that a site adds, by group.
 ADDED_HOSTS = {
     "small": {"image_builders": {"hosts": {"build1": {}}}},
-    "blue_vela": {"ib_managers": {"hosts": {"node-0001": {}, "node-0002": {}}}},
+    "blue_vela": {
+        "ib_managers": {"hosts": {"node-0001": {}, "node-0002": {}}},
+        "scheduler_controllers": {"hosts": {"boot-1-1": {}}},
+    },
 }
 ABSENT = {
     "ansible_connection": "absent_host",

@@ -63,6 +63,7 @@ OF_THE_KERNEL = {
     "roce_counters_info": {},
     "roce_host": {},
     "roce_nic_info": {},
+    "slurm_release": {"proved": []},
     "sriov": {"functions": []},
     "vfio_binding": {"devices": []},
 }
@@ -82,6 +83,10 @@ NO_LOGIN = (
 HOLDER = {"user": "anne", "host": "ctl1", "machine": "", "process": 1, "playbook": "a.yml", "since": "today"}
 MEASURED = {"nvbandwidth": {}, "nccl": {}, "nccl_nodes": {}}
 REFUSED = {
+    "slurm_service": (
+        {"part": "node"},
+        "slurm_service: controllers is empty; name the controllers, the primary first",
+    ),
     "cabling_info": (
         {"text": "{"},
         "neighbours: lldpcli's output is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 "

@@ -67,6 +67,7 @@ RUNS = [
         marks=LONG,
     ),
 ]
+RUNS.append(pytest.param("blue_vela", "scheduler.yml", (), set(), marks=LONG))
 INSTALL = "Install the health check of the node"
 RUNS += [
     pytest.param("vela", "node_health.yml", (), {INSTALL}, marks=LONG),
@@ -92,7 +93,7 @@ WHOLE = ("site_plan.yml", "monitoring.yml", "confirm.yml")
 # Playbooks for machines that a site does not have.
 NO_HOSTS = {
     "vela": "boot_servers.yml ib_fabric.yml ib_health.yml node_images.yml node_scripts.yml node_identities.yml "
-    "collect_images.yml reimage.yml",
+    "collect_images.yml reimage.yml scheduler.yml",
     "blue_vela": "site.yml plan.yml",
 }
 

@@ -14,7 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[3]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if (path / "meta").is_dir())
 NAME = re.compile(rf"\b(?:{'|'.join(sorted(ROLES, key=len, reverse=True))})_\w+")
-# Variables of the site or its devices that are no role's options, a file, and an example of a misspelt name.
+# Variables of the site or its devices that are no role's options, a file, a group of hosts, a field of SONiC, and a
+# misspelt name as an example.
 OTHERS = {
     "gpu_guest_host",
     "gpu_host_before",
@@ -26,6 +27,8 @@ OTHERS = {
     "roce_switch_headroom",
     "roce_switch_queue_buffer_bytes",
     "roce_switch_headrom",
+    "scheduler_logins",
+    "scheduler_type",
 }
 # A path in the checkout, or in the library without its directory; NAME and SITE are placeholders.
 FILE = re.compile(r"`((?:[a-z0-9_]+/)+[\w.-]+\.(?:py|yml|md))`")

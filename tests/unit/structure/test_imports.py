@@ -32,6 +32,8 @@ ALLOWED = {
     "hca": {"fabric", "host", "nic"},
     "infiniband": {"health", "site"},
     "subnet_manager": {"infiniband", "site", "host"},
+    "scheduler": {"site", "topology"},
+    "slurm_service": {"scheduler", "host"},
     "gateways": set(),
     "monitoring": set(),
     "monitoring_host": {"host", "monitoring"},

@@ -8,8 +8,22 @@ below one switch, and switches with the same upper switches below one switch of 
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import NamedTuple
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+
+
+class TreeSwitch(NamedTuple):
+    """A switch of a tree, a group of leaves, of spines and so on: its layer from 1, and what is below it.
+
+    The members of layer 1 are nodes, of the others switches.
+    """
+
+    name: str
+    layer: int
+    members: list[str]
 
 
 def compute_fabric(site: Site) -> str:
@@ -18,7 +32,19 @@ def compute_fabric(site: Site) -> str:
 
 
 def topology_conf(site: Site, fabric: str) -> str:
-    """Return the file. Its switches are groups of leaves, of spines, and so on, with names such as layer1-1."""
+    """Return the file."""
+    return f"# Fabric {fabric} of {site.blueprint.site}\n" + tree_lines(tree(site, fabric))
+
+
+def tree_lines(switches: list[TreeSwitch]) -> str:
+    """Return the lines of topology.conf."""
+    return "".join(
+        f"SwitchName={one.name} {'Nodes' if one.layer == 1 else 'Switches'}={fold(one.members)}\n" for one in switches
+    )
+
+
+def tree(site: Site, fabric: str, only: Container[str] | None = None) -> list[TreeSwitch]:
+    """Return the switches of a fabric, with names such as layer1-1; ``only``: those above these nodes."""
     kinds = {rule.to for rule in site.blueprint.links if rule.fabric == fabric}
     lower_switches: dict[str, set[str]] = {}
     for cable in site.cables:
@@ -28,20 +54,20 @@ def topology_conf(site: Site, fabric: str) -> str:
     leaves = {name for name in lower_switches if site.devices[name].kind.name not in kinds}
     groups: dict[frozenset[str], list[str]] = {}
     for name in site.devices:
-        if name in leaves:
+        if name in leaves and (only is None or name in only):
             groups.setdefault(frozenset(lower_switches[name]), []).append(name)
-    lines = [f"# Fabric {fabric} of {site.blueprint.site}\n"]
-    layer, members, word = 1, groups, "Nodes"
+    made = []
+    layer, members = 1, groups
     while members:
         names = {}
         for number, (switches, inner) in enumerate(members.items(), 1):
             name = f"layer{layer}-{number}"
             names[name] = switches
-            lines.append(f"SwitchName={name} {word}={fold(inner)}\n")
+            made.append(TreeSwitch(name, layer, inner))
         merged: dict[frozenset[str], list[str]] = {}
         for name, switches in names.items():
             uppers = frozenset(upper for switch in switches for upper in lower_switches.get(switch, ()))
             if uppers:
                 merged.setdefault(uppers, []).append(name)
-        layer, members, word = layer + 1, merged, "Switches"
-    return "".join(lines)
+        layer, members = layer + 1, merged
+    return made

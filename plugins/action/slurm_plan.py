@@ -1,0 +1,105 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Plan the files of a Slurm cluster from the inventory, on the controller."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+
+SETTINGS: dict[str, Any] = {
+    "cluster": {"type": "str"},
+    "version": {"type": "str"},
+    "controllers": {"type": "list", "elements": "str", "required": True},
+    "partitions": {"type": "list", "elements": "dict", "required": True},
+    "accounting": {"type": "dict"},
+    "prolog": {"type": "path"},
+    "epilog": {"type": "path"},
+    "reboot_program": {"type": "path"},
+    "reboot_from_controller": {"type": "bool"},
+    "state_directory": {"type": "path"},
+    "options": {"type": "dict"},
+}
+_OTHERS: dict[str, Any] = {
+    "blueprint": {"type": "path"},
+    "recordings": {"type": "path"},
+    "path": {"type": "path"},
+}
+# The inventory's marks of spares.
+SPARE_VARIABLES = ("site_spare", "node_boot_spare")
+
+
+class ActionModule(ActionBase):
+    """Plan, and write the plan; no host is reached."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _given, arguments = self.validate_argument_spec({**SETTINGS, **_OTHERS})
+        variables = task_vars or {}
+        groups, hostvars = variables.get("groups", {}), variables.get("hostvars", {})
+        settings = {name: arguments[name] for name in SETTINGS if arguments[name] not in (None, "", {})}
+        try:
+            names = sorted({name for hosts in groups.values() for name in hosts})
+            planned = plan(
+                settings,
+                groups,
+                _Recordings(arguments["recordings"]),
+                read_site(arguments["blueprint"]) if arguments["blueprint"] else None,
+                [name for name in names if any(hostvars.get(name, {}).get(one) is True for one in SPARE_VARIABLES)],
+            )
+            changes = (
+                write_changed(arguments["path"], planned.files, self._task.check_mode) if arguments["path"] else []
+            )
+        except SailloftError as error:
+            raise AnsibleActionFail(str(error)) from error
+        return {
+            **result,
+            "summary": planned.summary,
+            "notes": planned.notes,
+            "files": planned.files,
+            "nodes": {name: node.to_dict() if node else {} for name, node in planned.nodes.items()},
+            "spares": planned.spares,
+            "restart_key": planned.slurmd,
+            "written": [change["after_header"] for change in changes],
+            "diff": changes,
+            "changed": bool(changes),
+        }
+
+
+class _Recordings(dict[str, Host]):
+    """The recorded hosts by name, read from a directory when they are asked for; equal files once."""
+
+    def __init__(self, folder: str | None) -> None:
+        super().__init__()
+        self.folder = folder
+        self.by_text: dict[bytes, Host] = {}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the host that is recorded as NAME.json; without such a file, the default. Raises TopologyError."""
+        path = os.path.join(self.folder or "", f"{name}.json")
+        if not self.folder or not os.path.exists(path):
+            return default
+        try:
+            with open(path, "rb") as stream:
+                text = stream.read()
+        except OSError:
+            # read_recording names the cause.
+            text = b""
+        if text not in self.by_text:
+            self.by_text[text] = read_recording(path)
+        return self.by_text[text]

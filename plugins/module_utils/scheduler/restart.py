@@ -1,0 +1,88 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Find out what Slurm's daemons take only when they start, by slurm.conf(5), gres.conf(5) and scontrol(1) of 22.05.
+
+``scontrol reconfigure`` reaches all daemons, and is enough for everything else. Running jobs survive both.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+# Settings after which slurm.conf(5) demands a restart of slurmctld.
+CONTROLLER = {
+    *("accountingstorageenforce", "accountingstoragetype", "authtype", "credtype", "grestypes", "jobcontainertype"),
+    *("maxjobcount", "maxnodecount", "plugindir", "proctracktype", "schedulerparameters", "schedulertype"),
+    *("selecttype", "selecttypeparameters", "slurmctldhost", "slurmctldparameters", "slurmctldport", "slurmdport"),
+    *("statesavelocation", "switchtype", "taskplugin", "topologyplugin"),
+}
+# Those after which it demands one of slurmd, too.
+SLURMD = {"authtype", "credtype", "grestypes", "plugindir", "proctracktype", "selecttype", "slurmdport", "taskplugin"}
+_GATE = re.compile(r"^DownNodes=(\S+) State=DRAIN Reason=.*\n", re.MULTILINE)
+
+
+def reasons(old: str, new: str, old_gres: str, new_gres: str) -> list[str]:
+    """Return why a slurmctld with the old files must be restarted for the new ones; none if it need not be."""
+    before, after = _settings(old), _settings(new)
+    changed = sorted(name for name in CONTROLLER if before.get(name) != after.get(name))
+    if node_names(old) != node_names(new):
+        changed.append("nodes")
+    if old_gres != new_gres:
+        changed.append("gres.conf")
+    return changed
+
+
+def slurmd_settings(text: str) -> str:
+    """Return the part of slurm.conf after whose change each slurmd must be restarted."""
+    lines = [line for line in text.splitlines() if _name(line) in SLURMD or _name(line) == "nodename"]
+    return "\n".join(lines)
+
+
+def node_names(text: str) -> list[str]:
+    """Return the names of the nodes in slurm.conf."""
+    return unfold(",".join(re.findall(r"(?mi)^NodeName=(\S+)", text)))
+
+
+def unfold(text: str) -> list[str]:
+    """Return the names in a folded list: "gpu[01-03,7],login" (common/fold.py)."""
+    names = []
+    for item in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        parts = [_numbers(part[1:-1]) if part[0] == "[" else [part] for part in re.findall(r"\[[^\]]*\]|[^\[]+", item)]
+        names += ["".join(chosen) for chosen in product(*parts)]
+    return names
+
+
+def _numbers(text: str) -> list[str]:
+    numbers = []
+    for part in text.split(","):
+        first, _dash, last = part.partition("-")
+        numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+    return numbers
+
+
+def gated(text: str, nodes: str, reason: str) -> str:
+    """Return slurm.conf for one start of slurmctld in which new nodes are drained; ``nodes`` are folded.
+
+    Slurm keeps the drain in its own state. The line must not stay: it would drain the nodes again at each start.
+    """
+    return f'{text}DownNodes={nodes} State=DRAIN Reason="{reason}"\n'
+
+
+def gate_of(text: str) -> str:
+    """Return the nodes of a line of ``gated`` that a killed run has left; "" for none."""
+    found = _GATE.search(text)
+    return found[1] if found else ""
+
+
+def _settings(text: str) -> dict[str, list[str]]:
+    settings: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        name, separator, value = line.partition("#")[0].partition("=")
+        if separator:
+            settings.setdefault(name.strip().lower(), []).append(value.strip())
+    return settings
+
+
+def _name(line: str) -> str:
+    return line.partition("=")[0].strip().lower()

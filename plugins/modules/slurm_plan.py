@@ -1,0 +1,132 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_plan
+short_description: Plan the files of a Slurm cluster from the inventory, recordings and the blueprint
+version_added: 0.1.0
+description:
+  - Makes C(slurm.conf), C(gres.conf), C(cgroup.conf), C(topology.conf) or (since 25.05) C(topology.yaml), and with
+    O(accounting) C(slurmdbd.conf) without its password. It runs on the controller, once for all nodes.
+  - Processors, memory, GPUs and NICs of a node are those of its recording (C(record.yml)). C(Cores) are the logical
+    numbers of all cores of the device's socket. A node without a recording is one CPU without GPUs, see RV(notes).
+  - GPUs are C(/dev/nvidiaN) in PCI order. M(sailloft.fleet.slurm_service) compares this with the driver on each node.
+  - No node has a C(State) in C(slurm.conf); Slurm would drain it again at each reconfiguration.
+options:
+  cluster:
+    description: The name of the cluster. Slurm refuses to start with the state of another name.
+    type: str
+    default: cluster
+  version:
+    description: The release of Slurm on all hosts, such as V(22.05).
+    type: str
+    default: "22.05"
+  controllers:
+    description: The hosts of slurmctld, the primary first. Standbys follow, and need a shared O(state_directory).
+    type: list
+    elements: str
+    required: true
+  partitions:
+    description:
+      - The partitions in order. Each has C(name), C(groups) of the inventory, and optionally C(default) (V(false)),
+        C(max_time), and further C(options) of its line.
+    type: list
+    elements: dict
+    required: true
+  accounting:
+    description: >-
+      C(host) of slurmdbd, and optionally C(database) (V(slurm_acct_db)), C(storage_host) (V(localhost)) and C(user)
+      (V(slurm)).
+    type: dict
+  prolog:
+    description: A program that slurmd runs before each job. It must not call Slurm's commands.
+    type: path
+  epilog:
+    description: A program that slurmd runs after each job.
+    type: path
+  reboot_program:
+    description: What C(scontrol reboot) runs. A node that boots from the network gets its image again by a reboot.
+    type: path
+    default: /usr/sbin/reboot
+  reboot_from_controller:
+    description: Whether O(reboot_program) runs on the controller, with the nodes as its first argument.
+    type: bool
+    default: false
+  state_directory:
+    description: The directory of slurmctld's state.
+    type: path
+    default: /var/lib/slurm/slurmctld
+  options:
+    description: Further settings of C(slurm.conf). Those that the plan makes are refused.
+    type: dict
+  blueprint:
+    description: The file of the blueprint, for the topology and the spares.
+    type: path
+  recordings:
+    description: The directory of the nodes' recordings, C(NAME.json).
+    type: path
+  path:
+    description: Directory for the files, created if it is missing. Without it, nothing is written.
+    type: path
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+EXAMPLES = r"""
+- name: Plan the cluster
+  sailloft.fleet.slurm_plan:
+    controllers: [login-1]
+    partitions:
+      - {name: gpu, groups: [gpu_nodes], default: true}
+    blueprint: inventories/blue_vela/blueprint.yml
+    recordings: recordings
+    path: plans/slurm
+"""
+
+RETURN = r"""
+summary:
+  description: Nodes, partitions, spares and fabrics as lines of text.
+  returned: success
+  type: list
+  elements: str
+notes:
+  description: What is not known of nodes, as lines.
+  returned: success
+  type: list
+  elements: str
+  sample: ["gpu[07-10]: there is no recording of it: Slurm takes it for one CPU without GPUs"]
+files:
+  description: The texts of the files by name.
+  returned: success
+  type: dict
+nodes:
+  description: >-
+    By node C(sockets), C(cores_per_socket), C(threads_per_core), C(memory_mib), C(gpus) (PCI addresses in the order of
+    C(/dev/nvidiaN)) and the number of C(nics); empty where it is not known.
+  returned: success
+  type: dict
+spares:
+  description: The nodes that are spares.
+  returned: success
+  type: list
+  elements: str
+restart_key:
+  description: Another text after a change for which each slurmd must be restarted.
+  returned: success
+  type: str
+written:
+  description: The files that were missing or different.
+  returned: success
+  type: list
+  elements: str
+"""

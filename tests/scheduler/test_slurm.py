@@ -1,0 +1,143 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A planned cluster with the real slurmctld, munged and a slurmd for each node: planned = seen = scheduled.
+
+Binding of processes to cores and devices was not tried: the machine has no cgroups and no GPUs for it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+
+import pytest
+import sites
+from recorded_nodes import RECORDED
+from rounds import Node, at, happened
+from slurm_cluster import running
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import state as health_state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import Round, State
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import gated, unfold
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE, SPARE, changes
+
+NODES = ["gpu01", "gpu02", "gpu03", "gpu04"]
+SITE = sites.site()
+SETTINGS = {
+    "controllers": ["ctl"],
+    "partitions": [{"name": "gpu", "groups": ["nodes"], "default": True}],
+    # Memory is no part of these tests.
+    "options": {"SelectTypeParameters": "CR_Core"},
+}
+HEALTH = "import sys; from ansible_collections.sailloft.fleet.plugins.module_utils.health.main import main; "
+
+
+def planned(**settings):
+    host = RECORDED["aws-g4dn-metal"]
+    return plan({**SETTINGS, **settings}, {"nodes": NODES}, dict.fromkeys(NODES, host), SITE, ["gpu01"])
+
+
+PLAN = planned()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The cluster at its first start: its nodes were drained by the gate, and have left it."""
+    gate = gated("", "gpu[01-04]", GATE)
+    with running(tmp_path_factory.mktemp("slurm") / "cluster", PLAN.files, gate) as cluster:
+        assert {name: node.reason for name, node in cluster.states().items()} == dict.fromkeys(NODES, GATE)
+        # The line of the gate must not stay: it would drain the nodes again now.
+        cluster.write(PLAN.files)
+        cluster.settle()
+        yield cluster
+
+
+def release(cluster, *proved):
+    """Do what the module slurm_release does."""
+    made = changes(cluster.states(), proved, PLAN.spares)
+    for change in made:
+        cluster.run("scontrol", "update", *change.arguments)
+    return [change.node for change in made]
+
+
+@pytest.fixture
+def serving(cluster):
+    """The cluster with its nodes in service, and its spare in reserve."""
+    release(cluster, *NODES)
+    cluster.settle()
+    assert {name: node.is_out for name, node in cluster.states().items()} == {
+        **dict.fromkeys(NODES, False),
+        "gpu01": True,
+    }
+    yield cluster
+    cluster.cancel_all()
+
+
+def test_nodes_are_in_service_only_after_their_proof(cluster):
+    assert release(cluster, "gpu02") == ["gpu02"]
+    assert cluster.state("gpu04").reason == GATE
+    cluster.run("scontrol", "update", "NodeName=gpu03", "State=DRAIN", "Reason=ticket 7")
+    assert release(cluster, *NODES) == ["gpu04", "gpu01"]
+    assert cluster.state("gpu03").reason == "ticket 7"
+    cluster.run("scontrol", "update", "NodeName=gpu03", "State=RESUME")
+    assert release(cluster, *NODES) == ["gpu01"]
+    assert cluster.state("gpu01").reason == SPARE
+    assert release(cluster, *NODES) == []
+
+
+def test_the_topology_is_that_of_the_blueprint(cluster):
+    shown = cluster.run("scontrol", "show", "topology")
+    seen = re.findall(r"(?m)^SwitchName=(\S+) Level=(\d).*? Nodes=(\S+)", shown)
+    leaves = {}
+    for cable in SITE.cables:
+        if cable.a.kind.name == "node":
+            leaves.setdefault(cable.a.name, set()).add(cable.b.name)
+    groups = {}
+    for name, below in leaves.items():
+        groups.setdefault(frozenset(below), []).append(name)
+    assert sorted(unfold(nodes) for _name, level, nodes in seen if level == "0") == sorted(groups.values())
+    assert [unfold(nodes) for _name, level, nodes in seen if level == "1"] == [NODES]
+
+
+def test_a_job_of_two_nodes_lands_on_one_leaf(serving):
+    """Without a topology, Slurm takes the first two nodes in service, which are on two leaves here."""
+    details = serving.job(serving.submit("--nodes=2", "--exclusive"))
+    assert re.search(r"(?m)^ *NodeList=(\S+)", details)[1] == "gpu[03-04]"
+
+
+def test_a_job_gets_the_cores_of_the_socket_of_its_gpus(serving):
+    """The host has 2 sockets of 24 cores with 2 threads; CPU_IDs are Slurm's own, 48 of each socket."""
+    sockets = []
+    for _job in range(2):
+        details = serving.job(
+            serving.submit("--nodelist=gpu02", "--gpus-per-node=4", "--cpus-per-task=4", "--gres-flags=enforce-binding")
+        )
+        found = re.search(r"Nodes=gpu02 CPU_IDs=(\d+)-(\d+) .*GRES=gpu:4\(IDX:(\d)-(\d)\)", details)
+        assert found, details
+        first, last, gpu, _last_gpu = map(int, found.groups())
+        sockets.append(gpu // 4)
+        assert {first // 48, last // 48} == {gpu // 4}, details
+    assert sorted(sockets) == [0, 1]
+
+
+def test_a_sick_node_drains_itself_and_a_spare_takes_over(serving, tmp_path):
+    """slurmd runs the real sailloft-health as HealthCheckProgram; one node has a latched fault."""
+    (tmp_path / "gpu02").mkdir()
+    (tmp_path / "run-gpu02").mkdir()
+    node = Node()
+    node.round(at(60), happened("xid_person"))
+    health_state.save(State("gpu02", Round(1, at(60), 1.0, 60.0), node.condition), str(tmp_path / "gpu02"))
+    code = f"{HEALTH}sys.exit(main(sys.argv[1:]))"
+    arguments = f'--state {tmp_path}/"$SLURMD_NODENAME" --run {tmp_path}/run-"$SLURMD_NODENAME" --format slurm --drain'
+    serving.health(f"PYTHONPATH={':'.join(sys.path)} exec {sys.executable} -c {shlex.quote(code)} {arguments}")
+    serving.wait("gpu02 drains itself", lambda: serving.state("gpu02").is_out)
+    assert serving.state("gpu02").reason.startswith("sailloft: sick")
+    assert release(serving, *NODES) == ["gpu01"]
+    assert not serving.state("gpu01").is_out
+    # When the node is back, the spare returns to the reserve.
+    serving.health("exit 0")
+    serving.run("scontrol", "update", "NodeName=gpu02", "State=RESUME")
+    assert release(serving, *NODES) == ["gpu01"]
+    assert serving.state("gpu01").reason == SPARE

@@ -1,0 +1,211 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A planned Slurm cluster on this machine: the real slurmctld, munged and one slurmd a node, on loopback.
+
+The planned files are used, except for what one machine without cgroups and GPUs cannot have: ports, users, paths,
+tracking and binding of processes, and the files of GPUs, which are made up. Slurm trusts the planned processors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import node_names, unfold
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import NodeState, read_nodes
+
+# A loaded machine has taken a minute for what takes a second.
+WAIT_S = 60
+# A test that is killed leaves no process behind.
+_WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on, consecutive ones."""
+    for first in range(20000 + os.getpid() % 500 * 60, 60000, count):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return list(range(first, first + count))
+    raise AssertionError(f"{count} consecutive ports are not free")
+
+
+class SlurmCluster:
+    """The daemons of a cluster, in a directory of their own."""
+
+    def __init__(self, folder: Path, files: Mapping[str, str], changes: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.conf = folder / "slurm.conf"
+        self.nodes = node_names(files["slurm.conf"])
+        self.controller_port, *node_ports = free_ports(1 + len(self.nodes))
+        self.ports = dict(zip(self.nodes, node_ports))
+        self.changes = dict(changes or {})
+        self.environment = {**os.environ, "SLURM_CONF": str(self.conf)}
+        self.processes: dict[str, subprocess.Popen] = {}
+        self.write(files)
+
+    def write(self, files: Mapping[str, str], gate: str = "") -> None:
+        """Write the planned files as this machine needs them; ``gate``: a further line of slurm.conf."""
+        for number in range(16):
+            (self.folder / f"nvidia{number}").touch()
+        for name, text in files.items():
+            local = text.replace("/dev/nvidia", f"{self.folder}/nvidia")
+            (self.folder / name).write_text(self._local(local) + gate if name == "slurm.conf" else local)
+
+    def _local(self, text: str) -> str:
+        user = getpass.getuser()
+        changes = {
+            "SlurmctldHost": f"localhost(127.0.0.1)\nSlurmctldPort={self.controller_port}",
+            "SlurmUser": f"{user}\nSlurmdUser={user}\nAuthInfo=socket={self.folder}/munge.socket",
+            "StateSaveLocation": str(self.folder / "state"),
+            "SlurmdSpoolDir": f"{self.folder}/spool-%n",
+            "SlurmctldLogFile": f"{self.folder}/slurmctld.log\nSlurmctldPidFile={self.folder}/slurmctld.pid",
+            "SlurmdLogFile": f"{self.folder}/slurmd-%n.log\nSlurmdPidFile={self.folder}/slurmd-%n.pid",
+            "ProctrackType": "proctrack/linuxproc",
+            "TaskPlugin": "task/none\nMpiDefault=none\nSlurmdParameters=config_overrides\n"
+            "SchedulerParameters=batch_sched_delay=0,sched_min_interval=1",
+            "HealthCheckProgram": f"{self.folder}/health",
+            "HealthCheckInterval": "1",
+            **self.changes,
+        }
+        text = re.sub(r"(?m)^(\w+)=(.*)$", lambda line: f"{line[1]}={changes.get(line[1], line[2])}", text)
+        return re.sub(r"(?m)^NodeName=(\S+)(.*)$", self._node, text)
+
+    def _node(self, line: re.Match[str]) -> str:
+        ports = ",".join(str(self.ports[name]) for name in unfold(line[1]))
+        return f"NodeName={line[1]} NodeAddr=127.0.0.1 Port=[{ports}]{line[2]}"
+
+    def health(self, script: str) -> None:
+        """Write the program that slurmd runs as HealthCheckProgram; it finds a scontrol of this cluster in PATH."""
+        (self.folder / "bin").mkdir(exist_ok=True)
+        scontrol = self.folder / "bin/scontrol"
+        scontrol.write_text(f'#!/bin/sh\nSLURM_CONF={self.conf} exec {shutil.which("scontrol")} "$@"\n')
+        scontrol.chmod(0o755)
+        program = self.folder / "health.new"
+        program.write_text(f"#!/bin/sh\nexport PATH={self.folder}/bin:$PATH\n{script}\n")
+        program.chmod(0o755)
+        program.rename(self.folder / "health")
+
+    def start(self, name: str, *command: str) -> None:
+        """Start a program whose output goes to a file."""
+        with (self.folder / f"{name}.out").open("wb") as output:
+            self.processes[name] = subprocess.Popen(
+                [*_WITH_THE_TEST, *command], env=self.environment, stdout=output, stderr=output, cwd=self.folder
+            )
+
+    def stop(self, name: str) -> None:
+        """Stop a program."""
+        process = self.processes.pop(name)
+        process.terminate()
+        process.wait(WAIT_S)
+
+    def start_munge(self) -> None:
+        """Start a munged with a key and a socket of its own."""
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        files = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        options = [f"--{option}={self.folder}/munge.{end}" for option, end in files.items()]
+        self.start("munged", "munged", "--foreground", "--force", f"--key-file={key}", *options)
+        self.wait("munged", lambda: (self.folder / "munge.socket").exists())
+
+    def start_controller(self) -> None:
+        """Start slurmctld and wait until it answers. Slurm drops all devices where the program has another name."""
+        self.start("slurmctld", "/usr/sbin/slurmctld", "-D")
+        self.wait("slurmctld", lambda: "is UP" in self.run("scontrol", "ping", check=False))
+
+    def start_node(self, name: str) -> None:
+        """Start the slurmd of a node."""
+        (self.folder / f"spool-{name}").mkdir(exist_ok=True)
+        self.start(name, "/usr/sbin/slurmd", "-D", "-N", name)
+
+    def wait_for(self, *names: str) -> None:
+        """Wait until nodes have registered."""
+        self.wait(" ".join(names), lambda: not any(self.state(name).is_absent for name in names))
+
+    def settle(self) -> None:
+        """Let slurmctld ask all nodes at once, which it does every 100 s, and wait for their answers."""
+        self.run("scontrol", "reconfigure")
+        self.wait_for(*self.nodes)
+
+    def run(self, *command: str, check: bool = True) -> str:
+        """Return what a program of Slurm prints."""
+        ran = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=WAIT_S)
+        assert not check or ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
+        return ran.stdout
+
+    def states(self) -> dict[str, NodeState]:
+        """Return the state of each node."""
+        return read_nodes(self.run("scontrol", "show", "node", "--oneliner"))
+
+    def state(self, name: str) -> NodeState:
+        """Return the state of a node."""
+        return self.states()[name]
+
+    def submit(self, *options: str) -> str:
+        """Submit a job that sleeps until it is cancelled; return its number."""
+        output = f"--output={self.folder}/job-%j"
+        return self.run("sbatch", "--parsable", output, *options, "--wrap", "sleep 300").strip()
+
+    def job(self, number: str) -> str:
+        """Wait until a job runs; return its details."""
+        details = ""
+
+        def runs() -> bool:
+            nonlocal details
+            details = self.run("scontrol", "show", "job", "-d", number)
+            return "JobState=RUNNING" in details
+
+        self.wait(f"job {number}", runs)
+        return details
+
+    def cancel_all(self) -> None:
+        """End all jobs and wait until their nodes are free."""
+        jobs = self.run("squeue", "--noheader", "--format=%A").split()
+        if jobs:
+            self.run("scancel", *jobs)
+        self.wait("the end of jobs", lambda: not self.run("squeue", "--noheader"))
+
+    def wait(self, subject: str, condition) -> None:
+        """Wait until a condition holds."""
+        until = time.monotonic() + WAIT_S
+        while not condition():
+            ended = [name for name, process in self.processes.items() if process.poll() is not None]
+            assert not ended, f"{subject}: {ended} ended\n{self.logs()}"
+            assert time.monotonic() < until, f"{subject}: waited for {WAIT_S} s\n{self.logs()}"
+            time.sleep(0.05)
+
+    def logs(self) -> str:
+        """Return the ends of all logs."""
+        files = sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
+        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-800:]}" for file in files)
+
+
+@contextlib.contextmanager
+def running(folder: Path, files: Mapping[str, str], gate: str = "", **changes: str) -> Iterator[SlurmCluster]:
+    """Run a cluster with all its nodes."""
+    cluster = SlurmCluster(folder, files, changes)
+    cluster.write(files, gate)
+    cluster.health("exit 0")
+    (folder / "state").mkdir()
+    try:
+        cluster.start_munge()
+        cluster.start_controller()
+        for name in cluster.nodes:
+            cluster.start_node(name)
+        cluster.wait_for(*cluster.nodes)
+        yield cluster
+    finally:
+        for name in reversed(list(cluster.processes)):
+            cluster.processes[name].kill()
+            cluster.processes[name].wait()
+        shutil.rmtree(folder / "state", ignore_errors=True)
