@@ -51,7 +51,7 @@ ALERTS = (
         5,
         "lines for {{ $labels.output }} wait on disk for half an hour",
         "the receiver is gone, refuses the node, or is too slow",
-        Case({_series("sailloft_logs_queue_messages"): (0, 500)}, delay_m=29),
+        Case({_series("sailloft_logs_queue_messages"): (0, 500)}, delay_m=30),
     ),
     _alert(
         "LogsUncounted",
