@@ -132,6 +132,7 @@ REFUSED = {
         "node_health: expected: not a list of what a node must have: its format is None, "
         "expected 'sailloft-health-expected/1'; write it again with the role node_health",
     ),
+    "node_logs": ({}, "node_logs: no receiver is set; set kafka or elasticsearch, or state: absent"),
     "node_boot_statement": (
         {**STORE, **KEYS, "nodes": [], "stores": [], "days": 0},
         "node_boot_statement_days: 0 is not a number of days; give 1 to 3650",
