@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import 
 QUEUE, KAFKA = "core.queue", "omkafka"
 OUTPUTS = ("kafka", "elasticsearch")
 # By metric: kind, help text, and the counters by origin, with the value of its label "reason".
-METRICS = {
+METRICS: dict[str, tuple[str, str, dict[str, dict[str, tuple[str, ...]]]]] = {
     "queue_messages": ("gauge", "Lines that wait on disk for a receiver.", {QUEUE: {"": ("size",)}}),
     "received_total": (
         "counter",

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How long metrics are kept: arguments of Prometheus and Thanos, one a line for their @FILE, and the bucket. Pure.
+"""Keep metrics for a time: arguments of Prometheus and Thanos, one a line for their @FILE, and the bucket. Pure.
 
 Neither Thanos nor Grafana is packaged where this was written: their files were checked in form, and never used.
 """

@@ -148,6 +148,7 @@ REFUSED = {
         {"path": "/no\0where", "bmcs": {}},
         r"cannot read '/no\x00where/health-bmcs.json': ",
     ),
+    "node_logs": ({}, "node_logs: no receiver is set; set kafka or elasticsearch, or state: absent"),
     "node_boot_statement": (
         {**STORE, **KEYS, "nodes": [], "stores": [], "days": 0},
         "node_boot_statement_days: 0 is not a number of days; give 1 to 3650",
