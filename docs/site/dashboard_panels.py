@@ -292,7 +292,7 @@ FABRIC = Board(
             _number("Devices that differ", "count(sailloft_fabric_drift_differences > 0) or vector(0)"),
             _number(
                 "Last comparison",
-                'time() - max(node_textfile_mtime_seconds{file=~".*/fabric_drift[.]prom"})',
+                'time() - max(sailloft_reading_timestamp_seconds{reading="fabric_drift"})',
                 "s",
             ),
             _number("Claims that fail", 'sum(sailloft_fabric_drift_claims{result="failed"})'),

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import write_atomic
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.logs.counts import head
 
 TIMEOUT_S = 20
@@ -28,7 +29,7 @@ BEGIN, COMMIT = "BEGIN TRANSACTION", "COMMIT TRANSACTION"
 STORED, EXISTS, BUSY, TOO_LARGE = (200, 201), 409, 429, 413
 
 
-class NotStoredError(Exception):
+class NotStoredError(SailloftError):
     """The reason for which a batch must be sent again, in one line."""
 
 

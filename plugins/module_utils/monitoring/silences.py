@@ -65,7 +65,7 @@ class SilenceApi:
     ) -> None:
         """Raises MonitoringError for a URL that is not one, or that would send the login in clear text."""
         if not urls:
-            raise MonitoringError("there is no URL", "write urls: [https://HOST:9093]", subject="monitoring_silences")
+            raise MonitoringError("there is no URL", "write urls: [https://HOST:9093]", subject="play_silences")
         for url in urls:
             parts = urlsplit(url)
             if parts.scheme not in ("https", "http") or not parts.hostname or parts.username is not None:

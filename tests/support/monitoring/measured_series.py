@@ -13,6 +13,7 @@ from pathlib import Path
 from sockets import free_port
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.metrics import boot_server_metrics
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import Condition, Fault, Unmeasured
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Moment, Place
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import Round, State
@@ -21,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.logs import counts
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.alerts.series import at
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.dcgm import FIELDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import exposition
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import READ_AT, Metric, exposition
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
 PORT = "class/infiniband/mlx5_0/ports/1"
@@ -78,7 +79,13 @@ def textfiles() -> dict[str, str]:
         "sailloft_logs.prom": counts.metrics(
             [{"name": "kafka", "origin": "core.queue", "size": 7, "enqueued": 9, "discarded.full": 2}]
         ),
-        "sailloft_fabric_drift.prom": exposition(drift.metrics(Proof("drift", "drift", "drift", claims), devices)),
+        "sailloft_fabric_drift.prom": exposition(
+            [
+                *drift.metrics(Proof("drift", "drift", "drift", claims), devices),
+                Metric(READ_AT, "When this was read.", [({"reading": "fabric_drift"}, 1.0)]),
+            ]
+        ),
+        "sailloft_boot_servers.prom": exposition(boot_server_metrics({"boot1": "no answer"})),
     }
 
 

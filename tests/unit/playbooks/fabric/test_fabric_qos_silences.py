@@ -35,7 +35,7 @@ def test_a_run_silences_the_devices_that_it_changes_until_its_end(fabric):
     fabric.apply(LOSSLESS, "leaf2")
     with ThreadingHTTPServer(("127.0.0.1", 0), Alertmanager) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        place = {"monitoring_silences": {"urls": [f"http://127.0.0.1:{server.server_port}"]}}
+        place = {"play_silences": {"urls": [f"http://127.0.0.1:{server.server_port}"]}}
         status, output = fabric.play("-e", json.dumps(place), policy=LOSSLESS)
         server.shutdown()
     assert status == 0, output
