@@ -54,13 +54,15 @@ def act(made: Verdict, note: Callable[[bool], object]) -> str:
     ``note`` stores that the node is drained now, or no longer.
     """
     name = node_name()
-    shown = run(["scontrol", "show", "node", name, "--oneliner"], TIMEOUT_S)
+    # Where Slurm's files are, if HealthCheckProgram says so: slurmd does not (22.05).
+    environment = {"SLURM_CONF": os.environ["SLURM_CONF"]} if "SLURM_CONF" in os.environ else {}
+    shown = run(["scontrol", "show", "node", name, "--oneliner"], TIMEOUT_S, environment=environment)
     if shown.rc != 0:
         raise NotMeasuredError(f"scontrol show node {name}: {(shown.stderr or shown.stdout).strip():.200}")
     change = wanted(shown.stdout.strip(), made)
     if not change:
         return ""
-    changed = run(["scontrol", "update", f"NodeName={name}", *change], TIMEOUT_S)
+    changed = run(["scontrol", "update", f"NodeName={name}", *change], TIMEOUT_S, environment=environment)
     if changed.rc != 0:
         raise NotMeasuredError(f"scontrol update {name}: {(changed.stderr or changed.stdout).strip():.200}")
     if change[0].startswith("State="):

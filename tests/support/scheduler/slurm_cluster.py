@@ -85,13 +85,9 @@ class SlurmCluster:
         return f"NodeName={line[1]} NodeAddr=127.0.0.1 Port=[{ports}]{line[2]}"
 
     def health(self, script: str) -> None:
-        """Write the program that slurmd runs as HealthCheckProgram; it finds a scontrol of this cluster in PATH."""
-        (self.folder / "bin").mkdir(exist_ok=True)
-        scontrol = self.folder / "bin/scontrol"
-        scontrol.write_text(f'#!/bin/sh\nSLURM_CONF={self.conf} exec {shutil.which("scontrol")} "$@"\n')
-        scontrol.chmod(0o755)
+        """Write the program that slurmd runs as HealthCheckProgram."""
         program = self.folder / "health.new"
-        program.write_text(f"#!/bin/sh\nexport PATH={self.folder}/bin:$PATH\n{script}\n")
+        program.write_text(f"#!/bin/sh\nexport SLURM_CONF={self.conf}\n{script}\n")
         program.chmod(0o755)
         program.rename(self.folder / "health")
 

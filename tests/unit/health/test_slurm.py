@@ -104,6 +104,13 @@ def test_a_sick_node_is_drained(scontrol):
     assert log.read_text().splitlines() == ["show node gpu-1 --oneliner", f"update NodeName=gpu-1 State=DRAIN {REASON}"]
 
 
+def test_scontrol_reads_the_files_that_slurmd_names(scontrol, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", "/run/here/slurm.conf")
+    log = scontrol(node("IDLE") + "$(env > $0.environment)")
+    slurm.act(FIT, bool)
+    assert "SLURM_CONF=/run/here/slurm.conf" in log.with_name("scontrol.environment").read_text().splitlines()
+
+
 def test_a_healthy_node_is_left_alone(scontrol):
     log = scontrol(node("IDLE"))
     assert slurm.act(FIT, bool) == ""
