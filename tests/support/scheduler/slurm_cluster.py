@@ -201,6 +201,9 @@ def running(folder: Path, files: Mapping[str, str], gate: str = "", **changes: s
         cluster.wait_for(*cluster.nodes)
         yield cluster
     finally:
+        # A job's step outlives its slurmd.
+        with contextlib.suppress(AssertionError, KeyError, subprocess.SubprocessError):
+            cluster.cancel_all()
         for name in reversed(list(cluster.processes)):
             cluster.processes[name].kill()
             cluster.processes[name].wait()
