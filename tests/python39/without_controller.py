@@ -15,7 +15,20 @@ from typing import Any
 import hypothesis
 import pytest
 
-CONTROLLERS = ("ansible", "cyclonedx", "hier_config", "jinja2", "jsonpatch", "libvirt", "lxml", "pyVmomi", "pyavd")
+CONTROLLERS = (
+    *(
+        "ansible",
+        "cyclonedx",
+        "grafana_foundation_sdk",
+        "hier_config",
+        "jinja2",
+        "jsonpatch",
+        "libvirt",
+        "lxml",
+        "pyVmomi",
+    ),
+    "pyavd",
+)
 # Tests that import one of these packages only inside a test.
 IN_THE_MIDDLE = ("test_slices.py::test_a_slice_gives_its_hosts_the_same_variables_as_the_full_inventory",)
 # A run that finds tests in fewer files has lost some; there are about 430.
