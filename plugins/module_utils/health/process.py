@@ -181,26 +181,29 @@ def _end(leader: int) -> tuple[Process, ...]:
     end = time.monotonic() + KILLED_S
     is_reaped = False
     while True:
+        if not is_reaped:
+            os.kill(leader, signal.SIGKILL)  # it may not have come to make its group
         with contextlib.suppress(ProcessLookupError):
             os.killpg(leader, signal.SIGKILL)
         if not is_reaped:
             is_reaped = os.waitpid(leader, os.WNOHANG)[0] == leader
-        alive = _group(leader)
-        if not alive or time.monotonic() >= end:
+        alive = _group(leader, is_reaped)
+        if (is_reaped and not alive) or time.monotonic() >= end:
             return alive
         time.sleep(POLL_S)
 
 
-def _group(leader: int) -> tuple[Process, ...]:
-    """Return the processes of a group that live. A zombie does not."""
-    try:
-        os.killpg(leader, 0)
-    except ProcessLookupError:
-        return ()
+def _group(leader: int, is_reaped: bool) -> tuple[Process, ...]:
+    """Return the processes of a group that live, with its leader. A zombie does not."""
+    if is_reaped:
+        try:
+            os.killpg(leader, 0)
+        except ProcessLookupError:
+            return ()
     processes = []
     for name in os.listdir("/proc"):
         fields = _stat(int(name)) if name.isdigit() else None
-        if fields and int(fields[3]) == leader:
+        if fields and (int(fields[3]) == leader or (int(name) == leader and not is_reaped)):
             processes.append(Process(int(name), fields[0], int(fields[20])))
     return tuple(processes)
 

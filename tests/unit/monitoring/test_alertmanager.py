@@ -58,30 +58,39 @@ def alertmanager(tmp_path_factory):
             with urllib.request.urlopen(request, timeout=10) as answer:
                 return json.loads(answer.read() or b"null")
 
-        def visible(*alerts):
-            end = time.monotonic() + 60
-            while True:
-                try:
-                    ask([*alerts])
-                    break
-                except OSError:
-                    if time.monotonic() > end:
-                        raise
-                    time.sleep(0.05)
-            names = {(alert["labels"]["alertname"], alert["labels"].get("instance")) for alert in alerts}
-            # The inhibitor and the states follow within milliseconds.
-            while True:
-                states = {
-                    (alert["labels"]["alertname"], alert["labels"].get("instance")): alert
-                    for alert in ask()
-                    if not alert["status"]["inhibitedBy"]
-                }
-                known = {key: alert for key, alert in states.items() if key in names}
-                if all(alert["status"]["state"] != "unprocessed" for alert in known.values()) or time.monotonic() > end:
-                    break
+        end = time.monotonic() + 60
+        while True:
+            try:
+                ask()
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    raise
                 time.sleep(0.05)
+
+        def visible(alerts, shown):
+            ask([*alerts])
+            # The inhibitor learns of an alert some time after Alertmanager has taken it, which nothing tells.
+            end = time.monotonic() + 20
+            is_repeated = False
+            while (seen := receivers(alerts)) != shown or not is_repeated:
+                if time.monotonic() > end:
+                    break
+                is_repeated = seen == shown
+                time.sleep(0.1)
             ask([{**alert, "endsAt": "2020-01-01T00:00:00Z"} for alert in alerts])
-            return {name: alert["receivers"][0]["name"] for (name, _instance), alert in known.items()}
+            return seen
+
+        def receivers(alerts):
+            """Return the receivers of those alerts that are not inhibited."""
+            names = {(alert["labels"]["alertname"], alert["labels"].get("instance")) for alert in alerts}
+            return {
+                alert["labels"]["alertname"]: alert["receivers"][0]["name"]
+                for alert in ask()
+                if (alert["labels"]["alertname"], alert["labels"].get("instance")) in names
+                and not alert["status"]["inhibitedBy"]
+                and alert["status"]["state"] != "unprocessed"
+            }
 
         visible.ask, visible.url = ask, f"http://{address}"
         yield visible
@@ -141,7 +150,7 @@ CASES = {
 
 @pytest.mark.parametrize(("alerts", "shown"), CASES.values(), ids=CASES)
 def test_outer_alerts_hide_inner_ones(alertmanager, alerts, shown):
-    assert alertmanager(*alerts) == shown
+    assert alertmanager(alerts, shown) == shown
 
 
 def test_an_alert_that_hides_others_does_not_fire_after_them():
@@ -161,8 +170,6 @@ def test_a_run_silences_its_hosts_and_after_a_restart_only_the_news_of_it(alertm
     alerts = [posted("HostDown", **N1), posted("GuestDown", **GUEST_OF_N1), posted("HostRestarted", **N1)]
     alerts += [posted("HostDown", **OTHER), posted("HostRestarted", **OTHER)]
     shown = {"HostDown", "HostRestarted"}
-    alertmanager(*alerts)
-
     api = SilenceApi(["http://127.0.0.1:1", alertmanager.url], open_url)
 
     def audible():
