@@ -89,8 +89,10 @@ class SilenceApi:
 
     def expire(self, silence_id: str) -> None:
         """End a silence, if it has not ended yet. Raises MonitoringError."""
+        answer = self._ask("GET", f"silence/{silence_id}")
+        status = answer.get("status") if isinstance(answer, dict) else None
         # Alertmanager refuses to end one that has ended.
-        if self._ask("GET", f"silence/{silence_id}")["status"]["state"] != "expired":
+        if not isinstance(status, dict) or status.get("state") != "expired":
             self._ask("DELETE", f"silence/{silence_id}")
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:

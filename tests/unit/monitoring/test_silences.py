@@ -61,6 +61,13 @@ def test_a_silence_that_has_ended_is_not_ended_again(state, methods):
     assert [method for method, _url, _given in servers.asked] == methods
 
 
+@pytest.mark.parametrize("answer", [None, [], {}, {"status": "active"}])
+def test_a_silence_of_unknown_state_is_ended(answer):
+    servers = Servers(a=[answer, None])
+    SilenceApi(["https://a"], servers.open_url).expire("7")
+    assert [method for method, _url, _given in servers.asked] == ["GET", "DELETE"]
+
+
 def test_an_error_names_each_server_and_no_login():
     servers = Servers(a=OSError("no route"), b=HTTPError("https://b", 401, "Unauthorized", {}, None))
     api = SilenceApi(["https://a", "https://b"], servers.open_url, login_of("user:secret"))
