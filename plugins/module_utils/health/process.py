@@ -181,16 +181,21 @@ def _end(leader: int) -> tuple[Process, ...]:
     end = time.monotonic() + KILLED_S
     is_reaped = False
     while True:
-        if not is_reaped:
-            os.kill(leader, signal.SIGKILL)  # it may not have come to make its group
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(leader, signal.SIGKILL)
+        kill_group(leader, is_reaped)
         if not is_reaped:
             is_reaped = os.waitpid(leader, os.WNOHANG)[0] == leader
         alive = _group(leader, is_reaped)
         if (is_reaped and not alive) or time.monotonic() >= end:
             return alive
         time.sleep(POLL_S)
+
+
+def kill_group(leader: int, is_reaped: bool) -> None:
+    """Send SIGKILL to a group and, until it is reaped, to its leader, which may not have come to make the group."""
+    if not is_reaped:
+        os.kill(leader, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _group(leader: int, is_reaped: bool) -> tuple[Process, ...]:

@@ -134,17 +134,14 @@ def test_what_a_reader_leaves_running_is_killed():
 
 def test_a_process_that_cannot_be_killed_is_left_behind(monkeypatch):
     """A process in the kernel (state D) ignores SIGKILL; here nobody sends it."""
-    kill = os.kill
-    killpg = os.killpg
-    monkeypatch.setattr(os, "kill", lambda _pid, _number: None)
-    monkeypatch.setattr(os, "killpg", lambda group, number: number == signal.SIGKILL or killpg(group, number))
+    monkeypatch.setattr(process, "kill_group", lambda _leader, _is_reaped: None)
     monkeypatch.setattr(process, "KILLED_S", 0.2)
     result = outcome(lambda _node: time.sleep(60), 0.3)
     assert "no answer" in result.reading.error
     (left,) = result.alive
     assert is_alive(left)
     assert not is_alive(Process(left.pid, left.program, left.start_ticks + 1))
-    kill(left.pid, signal.SIGKILL)
+    os.kill(left.pid, signal.SIGKILL)
     os.waitpid(left.pid, 0)
     assert not is_alive(left)
 

@@ -174,8 +174,7 @@ def test_two_rounds_do_not_run_at_once(paths):
 )
 def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch, name, fault):
     """The process is one that nobody kills, as if it were in the kernel."""
-    kill = os.killpg
-    monkeypatch.setattr(os, "killpg", lambda group, number: None if number == signal.SIGKILL else kill(group, number))
+    monkeypatch.setattr(process, "kill_group", lambda _leader, _is_reaped: None)
     monkeypatch.setattr(process, "KILLED_S", 0.1)
     starts = Path(paths.state).parent / "starts"
 
@@ -196,7 +195,7 @@ def test_a_reader_whose_process_hangs_is_not_started_again(paths, monkeypatch, n
     assert saved.checks["width"].passed == 1
     assert starts.read_text() == "x"
     assert left in saved.left
-    kill(left.pid, signal.SIGKILL)
+    os.kill(left.pid, signal.SIGKILL)
     os.waitpid(left.pid, 0)
     monkeypatch.undo()
     saved = make(paths, finding(name=name))
