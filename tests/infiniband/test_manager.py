@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 from pathlib import Path
 
 import ib_sites
+import pytest
 import simulated_subnet
 from manager_host import ManagerHost
 from simulated_subnet import DiedError, Subnet
@@ -26,7 +26,9 @@ HOSTS = ("node-1", "node-3")
 PARTITIONS = {"a": {"pkey": 1, "members": {"node-1": "full", "node-2": "limited"}}}
 # A standby takes over after about a second.
 SOON = {"sminfo_polling_timeout": 300, "polling_retry_number": 2}
-LIMIT_S = 120
+# Half of all attempts stand still, because the simulated subnet loses an answer; the others take 16 to 22 s as a whole.
+LIMIT_S = 30
+ATTEMPTS = 8
 
 
 class Manager:
@@ -77,11 +79,14 @@ class Manager:
 
 
 def test_two_managers_take_files_by_hup_restart_where_they_must_and_hand_over(tmp_path):
-    for attempt in range(3):
-        with contextlib.suppress(DiedError, HostError):
+    reasons = []
+    for attempt in range(ATTEMPTS):
+        try:
             managers_are_followed(tmp_path / f"subnet{attempt}")
             return
-    raise AssertionError("the managers died three times")
+        except (DiedError, HostError) as error:
+            reasons.append(str(error))
+    pytest.fail(f"no attempt came to its end: {reasons}")
 
 
 def managers_are_followed(folder: Path) -> None:
@@ -112,7 +117,7 @@ def managers_are_followed(folder: Path) -> None:
         # Without the master the standby takes over, and hands the subnet back.
         first.stop()
         first.host.active.clear()
-        subnet.until(lambda: "Entering MASTER state" in second.log(), limit_s=60)
+        subnet.until(lambda: "Entering MASTER state" in second.log(), limit_s=LIMIT_S)
         assert first.converged(**routing).facts["manager"] == "master"
         assert second.converged(**routing).facts["manager"] == "standby"
 
