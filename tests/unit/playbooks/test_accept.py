@@ -123,6 +123,7 @@ def test_without_tools_no_claim_is_measured(tmp_path):
     assert sum("ib_write_bw" in claim["claim"] for claim in claims) == 4
 
 
+@pytest.mark.long
 def test_measurements_are_compared_with_the_links(tmp_path):
     site = Site(tmp_path)
     gpus = [item.address for item in site.board("a").functions if item.kind == "gpu"]

@@ -68,6 +68,7 @@ def site(tmp_path):
 pytestmark = [needs_root, pytest.mark.fleet]
 
 
+@pytest.mark.long
 def test_only_unneeded_images_are_removed_and_check_mode_predicts_it(site):
     before = site.trees()
     given = {"node_boot_image": {"digest": PINNED.digest}}

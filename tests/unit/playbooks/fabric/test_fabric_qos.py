@@ -117,6 +117,7 @@ def test_a_port_of_which_nothing_is_known_after_a_change_is_named(fabric):
     assert "leaf1: not known to be up 1 s after the change: Ethernet0" in output
 
 
+@pytest.mark.long
 def test_a_failed_proof_restores_the_previous_configurations(fabric):
     """The change from lossy to lossless has two stages; before the proof's reading, someone else changes leaf1."""
     fabric.apply(LOSSY, *SWITCHES)
