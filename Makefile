@@ -92,11 +92,12 @@ lab-clean: lab-down
 check: packages .venv/.tests
 	tests/changed
 
-# Three phases run at a time. The emulated server, which mostly waits, comes first; then the unit tests, the longest phase of one
-# process, which would otherwise end last and alone; the quick checks of the text, the long phases, and at the end short ones,
-# so that no processor is idle. Tests with short time limits (fleet) come after the server's heaviest part.
+# Three phases run at a time. The emulated server, which mostly waits, comes first; then the unit tests, the longest phase of
+# one process, which would otherwise end last and alone; the quick checks of the text, the long phases, infiniband, which mostly
+# waits, and at the end short ones, so that no processor is idle. Tests with short time limits (fleet) come after the server's
+# heaviest part.
 test:
-	tests/phases molecule-slow,unit,types,lint,image,molecule-image,sanity,python39,molecule-quick,fleet,boot,identity,docs,galaxy,ansible-core,infiniband,scheduler
+	tests/phases molecule-slow,unit,types,lint,image,molecule-image,sanity,infiniband,python39,molecule-quick,fleet,boot,identity,docs,galaxy,ansible-core,scheduler
 
 # The phases that take long, try more cases, or add little to what a part of `test` shows of the same code. A phase NAME-long
 # has the tests of NAME that are marked `long`.

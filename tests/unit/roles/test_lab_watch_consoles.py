@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 WATCH = Path(__file__).parents[3] / "roles" / "lab" / "files" / "watch-consoles"
 SILENT_S = 180
 BOOT = "[    0.000000] Linux version 6.1.0\n[    3.1] input: mouse\n"

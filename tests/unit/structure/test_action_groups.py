@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -33,6 +34,7 @@ PLAY = """
 """
 
 
+@functools.cache
 def documentation(path: Path) -> dict:
     """Return the DOCUMENTATION of a module, or the fragments of a file."""
     tree = ast.parse(path.read_text())

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from playing import ansible_playbook
 
+pytestmark = pytest.mark.long
+
 PHASES = Path(__file__).parents[2] / "phases"
 MAKEFILE = """
 environments a b c:

@@ -37,6 +37,7 @@ def test_the_keys_are_created_and_their_folder_keeps_its_mode(tmp_path):
     assert (tmp_path / "made/image.pub").is_file()
 
 
+@pytest.mark.long
 def test_check_mode_without_a_key_fails_and_creates_nothing(tmp_path):
     variables = {
         "node_image_signing_key": str(tmp_path / "keys/image.key"),

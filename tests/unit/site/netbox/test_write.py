@@ -50,7 +50,7 @@ def test_all_objects_are_written_and_a_second_run_changes_nothing():
     assert {method for method, _path in box.asked} == {"GET"}
 
 
-@pytest.mark.parametrize("name", ["small", "vela"])
+@pytest.mark.parametrize("name", ["small", pytest.param("vela", marks=pytest.mark.long)])
 def test_the_number_of_requests_is_limited(name):
     box, site = netbox_api.NetBox(), sites.example(name)
     objects = sum(map(len, netbox(site, "various").values()))

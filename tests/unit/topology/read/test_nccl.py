@@ -267,6 +267,7 @@ def test_a_file_that_rccl_would_reject_or_misread_is_refused(was: str, becomes: 
     assert message in str(error.value)
 
 
+@pytest.mark.long
 def test_a_file_beyond_the_limits_of_rccl_is_refused() -> None:
     cpus = "".join(f'<cpu numaid="{number}">{devices(500, number)}</cpu>' for number in range(1, 17))
     rest = f'<cpu numaid="17">{devices(8191 - 13 - 16 - 8000 - 1, 17)}</cpu>'
