@@ -90,8 +90,7 @@ def test_options_accounting_and_programs():
         accounting={"host": "db", "database": "jobs"},
         options={"SchedulerType": "sched/builtin", "SelectTypeParameters": "CR_Core", "DisableRootJobs": True},
         prolog="/opt/prolog",
-        reboot_program="/opt/reimage",
-        reboot_from_controller=True,
+        reimage_command=["ssh", "deploy", "re image"],
     )
     text = made.files["slurm.conf"].splitlines()
     for line in (
@@ -100,9 +99,11 @@ def test_options_accounting_and_programs():
         "DisableRootJobs=yes",
         "Prolog=/opt/prolog",
         "SlurmctldParameters=enable_configless,reboot_from_controller",
+        "RebootProgram=/usr/lib/sailloft/slurm-reimage",
     ):
         assert line in text
     assert len([line for line in text if line.startswith("SelectTypeParameters")]) == 1
+    assert "setsid ssh deploy 're image' \"$nodes\"" in made.files["slurm-reimage"]
     assert "StorageLoc=jobs" in made.files["slurmdbd.conf"].splitlines()
     assert "StoragePass" not in made.files["slurmdbd.conf"]
 
@@ -122,7 +123,7 @@ def test_options_accounting_and_programs():
         ({"options": {"Include": "/x"}}, ["Include"]),
         ({"options": {"JobRequeue": "1 2"}}, ["JobRequeue"]),
         ({"options": {"A-B": "1"}}, ["A-B"]),
-        ({"reboot_from_controller": True}, ["reboot_program"]),
+        ({"reimage_command": ["x"], "reboot_program": "/x"}, ["reboot_program"]),
         ({"accounting": {}}, ["host"]),
         ({"nodes": []}, ["nodes"]),
     ],
