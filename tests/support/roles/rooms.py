@@ -57,13 +57,20 @@ class Rooms:
     """The rooms by name, and their inventory: ``groups`` with the variables of all rooms.
 
     ``shared``: the path of a directory that is the same one in all rooms. ``setup``: shell lines for each room before
-    it is used, with its files below ``$root``.
+    it is used, with its files below ``$root``. ``python``: the interpreter of Ansible's modules there.
     """
 
     def __init__(
-        self, folder: Path, groups: dict[str, list[str]], shared: str, setup: str = "", **variables: object
+        self,
+        folder: Path,
+        groups: dict[str, list[str]],
+        shared: str,
+        setup: str = "",
+        python: str = "/usr/bin/python3",
+        **variables: object,
     ) -> None:
         self.folder = folder
+        self.python = python
         self.shared = shared
         self.setup = setup
         self.names = list(dict.fromkeys(name for names in groups.values() for name in names))
@@ -102,7 +109,7 @@ class Rooms:
                 time.sleep(0.02)
             pid = int((room / "pid").read_text())
             python = room / "python"
-            python.write_text(f'#!/bin/sh\nexec nsenter --target {pid} {SPACES} /usr/bin/python3 "$@"\n')
+            python.write_text(f'#!/bin/sh\nexec nsenter --target {pid} {SPACES} {self.python} "$@"\n')
             python.chmod(0o755)
             peer = f"link add {name} type veth peer name eth0 netns {pid}"
             _ip(bridge_pid, peer, f"link set {name} master rooms up")
