@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "reimage_command": {"type": "list", "elements": "str"},
     "state_directory": {"type": "path"},
     "options": {"type": "dict"},
+    "checkpoint": {"type": "dict"},
 }
 _OTHERS: dict[str, Any] = {
     "blueprint": {"type": "path"},

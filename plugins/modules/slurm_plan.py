@@ -73,6 +73,12 @@ options:
   options:
     description: Further settings of C(slurm.conf). Those that the plan makes are refused.
     type: dict
+  checkpoint:
+    description: >-
+      The size C(gb) and measured bandwidth C(write_gb_s) of the checkpoints of a job on all nodes of a partition, and
+      optionally C(failures) and C(node_days) in which they were counted, or C(published), as of the filter
+      P(sailloft.fleet.checkpoint_interval#filter). The summary then says how often each should write one.
+    type: dict
   blueprint:
     description: The file of the blueprint, for the topology and the spares.
     type: path

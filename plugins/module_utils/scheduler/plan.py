@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.checkpoint import report_line
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.hardware import NodeHardware, hardware
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.lsf import lsf_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.request import SchedulerRequest, read
@@ -117,7 +118,10 @@ def _summary(
         f"{request.cluster}: {len(nodes)} nodes with {gpus} GPUs; controllers, the primary first: "
         f"{', '.join(request.controllers)}"
     ]
-    lines += [f"partition {one.name}: {fold(one.nodes)}" for one in request.partitions]
+    for one in request.partitions:
+        lines.append(f"partition {one.name}: {fold(one.nodes)}")
+        if request.checkpoint:
+            lines.append(f"partition {one.name}: {report_line(len(one.nodes), request.checkpoint)}")
     if spares:
         lines.append(f"spares: {fold(spares)}")
     for fabric, switches in trees.items():

@@ -70,6 +70,7 @@ class SchedulerRequest:
     reimage_command: tuple[str, ...]
     state_directory: str
     options: Mapping[str, str]
+    checkpoint: Mapping[str, Any]
 
     @property
     def nodes(self) -> list[str]:
@@ -83,7 +84,7 @@ def read(data: Mapping[str, Any], groups: Mapping[str, Iterable[str]], planned: 
     ``groups`` has the hosts of each group of the inventory.
     """
     settings = Settings(SchedulerError, "scheduler", data)
-    settings.only("scheduler", "cluster", "controllers", "partitions", *_OF_SLURM)
+    settings.only("scheduler", "cluster", "controllers", "partitions", "checkpoint", *_OF_SLURM)
     scheduler = settings.value("scheduler", values.among(*SCHEDULERS), "slurm")
     for name in _OF_SLURM if scheduler == "lsf" else ():
         if name in data:
@@ -101,6 +102,7 @@ def read(data: Mapping[str, Any], groups: Mapping[str, Iterable[str]], planned: 
         reboot_program=settings.value("reboot_program", values.path, "/usr/sbin/reboot"),
         reimage_command=_reimage_command(settings),
         state_directory=settings.value("state_directory", values.path, "/var/lib/slurm/slurmctld"),
+        checkpoint=_checkpoint(settings),
         options=_options(settings, {*(name.lower() for name in planned), *_LINES}),
     )
 
@@ -125,6 +127,15 @@ def _reimage_command(settings: Settings) -> tuple[str, ...]:
             "reimage_command", "it runs instead of reboot_program, which is given, too", "leave one of them out"
         )
     return tuple(command)
+
+
+def _checkpoint(settings: Settings) -> Mapping[str, Any]:
+    if "checkpoint" not in settings.data:
+        return {}
+    part = settings.part("checkpoint")
+    part.only("gb", "write_gb_s", "failures", "node_days", "published")
+    part.need("gb", "write_gb_s")
+    return part.data  # type: ignore[no-any-return]
 
 
 def _accounting(settings: Settings, word: values.Check) -> Accounting | None:

@@ -108,6 +108,12 @@ def test_options_accounting_and_programs():
     assert "StoragePass" not in made.files["slurmdbd.conf"]
 
 
+def test_the_summary_says_how_often_to_write_a_checkpoint():
+    counted = {"gb": 300, "write_gb_s": 10, "failures": 12, "node_days": 2880}
+    assert Mentions("partition gpu", "4 nodes", "12 counted") in planned(checkpoint=counted).summary
+    assert Mentions("llama_3") in planned(checkpoint={"gb": 1, "write_gb_s": 1, "published": "llama_3"}).summary
+
+
 @pytest.mark.parametrize(
     ("settings", "facts"),
     [
@@ -126,6 +132,10 @@ def test_options_accounting_and_programs():
         ({"reimage_command": ["x"], "reboot_program": "/x"}, ["reboot_program"]),
         ({"accounting": {}}, ["host"]),
         ({"nodes": []}, ["nodes"]),
+        ({"checkpoint": {"gb": 1}}, ["write_gb_s"]),
+        ({"checkpoint": {"gb": "x", "write_gb_s": 1}}, ["checkpoint_gb"]),
+        ({"checkpoint": {"gb": 1, "write_gb_s": 1, "failures": 1}}, ["node_days"]),
+        ({"checkpoint": {"gb": 1, "write_gb_s": 1, "published": "x"}}, ["llama_3"]),
     ],
 )
 def test_mistakes_are_refused(settings, facts):
