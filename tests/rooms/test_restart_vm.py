@@ -9,6 +9,7 @@ nothing, and the power of the BMC is the life of the room. Needs root: make room
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -112,7 +113,9 @@ class Servers(Rooms):
             self.wait(f"libvirt of {name}", lambda name=name: "Id" in self.virsh(name, "list", check=False))
         disk = str(self.folder / "shared" / "train-01.qcow2")
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", disk, "8M"], check=True)
-        status, output = self.play("gpu_vms.yml", "--limit", "gpu1,localhost")
+        role = {"hosts": "gpu1", "gather_facts": False, "roles": ["sailloft.fleet.gpu_vm"]}
+        (self.folder / "role.json").write_text(json.dumps([role]))
+        status, output = self.play(str(self.folder / "role.json"))
         assert status == 0, output
 
     def virsh(self, name: str, *words: str, check: bool = True) -> str:

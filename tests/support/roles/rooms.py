@@ -33,7 +33,7 @@ mkdir $dir/room/upper $dir/room/work $root
 mount -t overlay overlay -o lowerdir=/,upperdir=$dir/room/upper,workdir=$dir/room/work $root
 mount -t proc proc $root/proc
 mount --rbind /dev $root/dev
-mount --rbind /sys $root/sys
+mount -t sysfs sysfs $root/sys
 mount -t tmpfs tmpfs $root/run
 mkdir -p $root/run/systemd/system $root$tmp $root$2
 mount --bind $tmp $root$tmp
@@ -136,7 +136,7 @@ class Rooms:
         return ran.stdout + ran.stderr
 
     def play(self, playbook: str, *options: str) -> tuple[int, str]:
-        """Run a playbook; return its status and output."""
+        """Run a playbook of the project, or a file; return its status and output."""
         inventory = self.folder / "inventory.json"
         inventory.write_text(json.dumps(self.inventory))
         return ansible_playbook("-i", str(inventory), *options, str(ROOT / "playbooks" / playbook))
