@@ -135,7 +135,7 @@ def _checkpoint(settings: Settings) -> Mapping[str, Any]:
     part = settings.part("checkpoint")
     part.only("gb", "write_gb_s", "failures", "node_days", "published")
     part.need("gb", "write_gb_s")
-    return part.data  # type: ignore[no-any-return]
+    return part.data
 
 
 def _accounting(settings: Settings, word: values.Check) -> Accounting | None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where files are: their file system by the mounts above them, after links."""
+"""The places of files: their file system by the mounts above them, after links."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a virtual machine can follow from a crashed server: each reason why not, alone."""
+"""A virtual machine follows from a crashed server, or not: each reason why not, alone."""
 
 from __future__ import annotations
 
