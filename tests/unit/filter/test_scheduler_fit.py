@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Only a node whose health is known and without a reason against it may take jobs, and only if this run has judged it."""
+"""Only a node that this run has judged, whose health is known and without a reason against it, may take jobs."""
 
 from __future__ import annotations
 
