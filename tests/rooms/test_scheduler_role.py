@@ -50,7 +50,7 @@ class Cluster(Rooms):
             SHARED,
             scheduler_munge_key_file=f"{folder}/munge.key",
             scheduler_state_directory=SHARED,
-            scheduler_reimage_command=["sh", "-c", 'echo "$1" >>/var/log/slurm/reimaged', "reimage"],
+            scheduler_reimage_command=["sh", "-c", f'echo "$1" >>{SHARED}/reimaged', "reimage"],
             scheduler_options=OPTIONS,
             recordings_path=f"{folder}/recordings",
         )
@@ -126,8 +126,8 @@ def test_a_reboot_runs_our_program_on_the_controller(cluster):
     cluster.run("ctl1", "scontrol", "reboot", "ASAP", "nextstate=DOWN", "reason=sailloft-gate: re-image", "n1")
 
     def reimaged() -> str:
-        return cluster.run("ctl1", "cat", "/var/log/slurm/reimaged", check=False)
+        return cluster.run("ctl1", "cat", f"{SHARED}/reimaged", check=False)
 
     cluster.wait("the command gets the node", lambda: reimaged() == "n1\n")
-    log = cluster.run("ctl1", "cat", "/var/log/slurm/reimage.log")
+    log = cluster.run("ctl1", "cat", f"{SHARED}/reimage.log")
     assert re.fullmatch(r"\S+ n1\n", log)

@@ -130,7 +130,7 @@ def test_a_node_is_reimaged_between_jobs_and_stays_out_until_it_is_proved(servin
     serving.job(job)
     reason = "sailloft-gate: re-image"
     serving.run("scontrol", "reboot", "ASAP", "nextstate=DOWN", f"reason={reason}", "gpu[03-04]")
-    log = serving.folder / "reimage.log"
+    log = serving.folder / "state" / "reimage.log"
     serving.wait("gpu04 is reimaged", lambda: log.exists() and "reimage gpu04\n" in log.read_text())
     assert "gpu03" not in log.read_text()
     serving.run("scancel", job)

@@ -23,7 +23,7 @@ TOPOLOGY_CONF, TOPOLOGY_YAML = "topology.conf", "topology.yaml"
 # slurmd runs it without arguments; the role writes it on nodes and into images.
 HEALTH_PROGRAM = "/usr/lib/sailloft/slurm-health"
 # slurmctld runs it with the nodes to reboot, folded or not, as its first argument. It does not wait for boots: the
-# command goes on after it, and Slurm judges by the nodes.
+# command goes on after it, and Slurm judges by the nodes. Debian's /var/log/slurm is not the user slurm's.
 REIMAGE, REIMAGE_PROGRAM = "slurm-reimage", "/usr/lib/sailloft/slurm-reimage"
 _REIMAGE_TEXT = """#!/bin/sh
 # Written by sailloft.fleet.slurm_service; changes here are lost. Slurm runs it as RebootProgram, on a controller.
@@ -31,7 +31,6 @@ nodes=$(scontrol show hostnames "$1" | paste -sd, -) && [ -n "$nodes" ] || exit 
 echo "$(date +%FT%T%z) $nodes" >>{log}
 setsid {command} "$nodes" >>{log} 2>&1 </dev/null &
 """
-REIMAGE_LOG = "/var/log/slurm/reimage.log"
 # The first release that has several topologies.
 TOPOLOGY_YAML_SINCE = (25, 5)
 # Jobs get whole cores, whole devices and no more memory than they asked for.
@@ -146,9 +145,9 @@ def topologies(trees: Trees, version: tuple[int, int]) -> dict[str, str]:
     return {TOPOLOGY_YAML: HEAD + "".join(lines)}
 
 
-def reimage_program(command: Sequence[str]) -> str:
+def reimage_program(command: Sequence[str], state_directory: str) -> str:
     """Return the program that starts the command with the names of the nodes, joined by commas, as last argument."""
-    return _REIMAGE_TEXT.format(log=REIMAGE_LOG, command=shlex.join(command))
+    return _REIMAGE_TEXT.format(log=shlex.quote(f"{state_directory}/reimage.log"), command=shlex.join(command))
 
 
 def slurmdbd_conf(accounting: Accounting) -> str:

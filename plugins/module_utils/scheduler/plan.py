@@ -89,7 +89,7 @@ def _slurm_files(
         **files.topologies(trees, request.version),
     }
     if request.reimage_command:
-        texts[files.REIMAGE] = files.reimage_program(request.reimage_command)
+        texts[files.REIMAGE] = files.reimage_program(request.reimage_command, request.state_directory)
     if request.accounting:
         texts[files.DBD] = files.slurmdbd_conf(request.accounting)
     return texts

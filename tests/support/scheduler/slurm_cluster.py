@@ -20,10 +20,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import unfold
-from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import REIMAGE, REIMAGE_LOG
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import REIMAGE
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import node_names
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import NodeState, read_nodes
 
+# The planned directory of the state.
+STATE = "/var/lib/slurm/slurmctld"
 # A loaded machine has taken a minute for what takes a second.
 WAIT_S = 60
 # A test that is killed leaves no process behind.
@@ -61,11 +63,12 @@ class SlurmCluster:
             (self.folder / f"nvidia{number}").touch()
         for name, text in files.items():
             local = text.replace("/dev/nvidia", f"{self.folder}/nvidia")
-            local = local.replace(REIMAGE_LOG, f"{self.folder}/reimage.log")
             file = self.folder / name
             file.write_text(self._local(local) + gate if name == "slurm.conf" else local)
             if name == REIMAGE:
-                file.write_text(f"#!/bin/sh\nexport SLURM_CONF={self.conf}\n{local}")
+                file.write_text(
+                    f"#!/bin/sh\nexport SLURM_CONF={self.conf}\n{local.replace(STATE, f'{self.folder}/state')}"
+                )
                 file.chmod(0o755)
 
     def _local(self, text: str) -> str:
