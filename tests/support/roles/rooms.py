@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -154,10 +155,11 @@ class Rooms:
             time.sleep(0.2)
 
     def close(self) -> None:
-        """End all rooms, with their processes."""
+        """End all rooms, with their processes and files."""
         for holder in self.holders:
             holder.kill()
             holder.wait()
+        shutil.rmtree(self.folder)
 
 
 def _ip(pid: int, *commands: str) -> None:
