@@ -13,11 +13,12 @@ import getpass
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from sockets import free_ports
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import unfold
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import REIMAGE
@@ -30,16 +31,6 @@ STATE = "/var/lib/slurm/slurmctld"
 WAIT_S = 60
 # A test that is killed leaves no process behind.
 _WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on, consecutive ones."""
-    for first in range(20000 + os.getpid() % 500 * 60, 60000, count):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return list(range(first, first + count))
-    raise AssertionError(f"{count} consecutive ports are not free")
 
 
 class SlurmCluster:

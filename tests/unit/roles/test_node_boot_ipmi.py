@@ -15,6 +15,7 @@ import bmc_role
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from bmc_role import PASSWORD, message
+from sockets import free_port
 
 from ansible_collections.sailloft.fleet.plugins.modules import node_fence
 
@@ -62,9 +63,7 @@ class Bmc:
     def __init__(self, folder: Path, power: int = 1, fate: str = "") -> None:
         self.folder = folder
         (folder / "state").mkdir(parents=True)
-        with socket.socket(type=socket.SOCK_DGRAM) as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
+        self.port = free_port(socket.SOCK_DGRAM)
         for name, value in (("power", str(power)), ("boot", "none"), ("fate", fate)):
             (folder / name).write_text(value)
         (folder / "lan.conf").write_text(LAN.format(folder=folder, port=self.port, password=PASSWORD))
