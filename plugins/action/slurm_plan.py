@@ -13,12 +13,14 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.request import SCHEDULERS
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 
 SETTINGS: dict[str, Any] = {
+    "scheduler": {"type": "str", "choices": list(SCHEDULERS), "default": "slurm"},
     "cluster": {"type": "str"},
     "version": {"type": "str"},
     "controllers": {"type": "list", "elements": "str", "required": True},
@@ -27,9 +29,10 @@ SETTINGS: dict[str, Any] = {
     "prolog": {"type": "path"},
     "epilog": {"type": "path"},
     "reboot_program": {"type": "path"},
-    "reboot_from_controller": {"type": "bool"},
+    "reimage_command": {"type": "list", "elements": "str"},
     "state_directory": {"type": "path"},
     "options": {"type": "dict"},
+    "checkpoint": {"type": "dict"},
 }
 _OTHERS: dict[str, Any] = {
     "blueprint": {"type": "path"},
@@ -52,7 +55,7 @@ class ActionModule(ActionBase):
         _given, arguments = self.validate_argument_spec({**SETTINGS, **_OTHERS})
         variables = task_vars or {}
         groups, hostvars = variables.get("groups", {}), variables.get("hostvars", {})
-        settings = {name: arguments[name] for name in SETTINGS if arguments[name] not in (None, "", {})}
+        settings = {name: arguments[name] for name in SETTINGS if arguments[name] not in (None, "", {}, [])}
         try:
             names = sorted({name for hosts in groups.values() for name in hosts})
             planned = plan(

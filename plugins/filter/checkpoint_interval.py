@@ -79,18 +79,10 @@ def checkpoint_interval(
     repair_s: float = 7200.0,
 ) -> dict[str, Any]:
     """Return the advice. Raises AnsibleFilterError."""
-    from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.checkpoint import PUBLISHED, advise
+    from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.checkpoint import advise, failure_rate
 
-    if (failures is None) != (node_days is None):
-        raise AnsibleFilterError("checkpoint_interval: failures and node_days go together; give both or neither")
-    if published not in PUBLISHED:
-        raise AnsibleFilterError(
-            f"checkpoint_interval: no rate {published!r} is published; use one of {', '.join(PUBLISHED)}"
-        )
-    if failures is not None and (not node_days or node_days <= 0):
-        raise AnsibleFilterError(f"checkpoint_interval: node_days: {node_days!r} is not valid; use a number above 0")
-    rate = PUBLISHED[published] if failures is None or not node_days else failures / node_days * 1000
     try:
+        rate = failure_rate(failures, node_days, published)
         return advise(nodes, checkpoint_gb, write_gb_s, rate, restart_s, repair_s)
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error

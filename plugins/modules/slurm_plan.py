@@ -15,7 +15,15 @@ description:
     numbers of all cores of the device's socket. A node without a recording is one CPU without GPUs, see RV(notes).
   - GPUs are C(/dev/nvidiaN) in PCI order. M(sailloft.fleet.slurm_service) compares this with the driver on each node.
   - No node has a C(State) in C(slurm.conf); Slurm would drain it again at each reconfiguration.
+  - With O(scheduler=lsf) the same cluster as files of IBM Spectrum LSF, which no LSF has read yet.
 options:
+  scheduler:
+    description:
+      - V(lsf) makes C(lsf.shared), C(lsf.cluster.NAME), C(lsb.hosts), the C(elim) that reports the health of a node,
+        and lines for C(lsf.conf) and C(lsb.params). It takes only O(cluster), O(controllers) and O(partitions).
+    type: str
+    choices: [slurm, lsf]
+    default: slurm
   cluster:
     description: The name of the cluster. Slurm refuses to start with the state of another name.
     type: str
@@ -48,19 +56,28 @@ options:
     description: A program that slurmd runs after each job.
     type: path
   reboot_program:
-    description: What C(scontrol reboot) runs. A node that boots from the network gets its image again by a reboot.
+    description: >-
+      What C(scontrol reboot) runs on the node. A node whose firmware boots from the network first gets its image again.
     type: path
     default: /usr/sbin/reboot
-  reboot_from_controller:
-    description: Whether O(reboot_program) runs on the controller, with the nodes as its first argument.
-    type: bool
-    default: false
+  reimage_command:
+    description: >-
+      The command, one word per item, that C(scontrol reboot) starts on the controller instead, as the user slurm, with
+      the names of the nodes, joined by commas, as its last argument, such as C(playbooks/reimage.yml -l) over SSH.
+    type: list
+    elements: str
   state_directory:
     description: The directory of slurmctld's state.
     type: path
     default: /var/lib/slurm/slurmctld
   options:
     description: Further settings of C(slurm.conf). Those that the plan makes are refused.
+    type: dict
+  checkpoint:
+    description: >-
+      The size C(gb) and measured bandwidth C(write_gb_s) of the checkpoints of a job on all nodes of a partition, and
+      optionally C(failures) and C(node_days) in which they were counted, or C(published), as of the filter
+      P(sailloft.fleet.checkpoint_interval#filter). The summary then says how often each should write one.
     type: dict
   blueprint:
     description: The file of the blueprint, for the topology and the spares.

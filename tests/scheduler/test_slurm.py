@@ -17,10 +17,11 @@ from recorded_nodes import RECORDED
 from rounds import Node, at, happened
 from slurm_cluster import running
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import unfold
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import state as health_state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import Round, State
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
-from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import gated, unfold
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import gated
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE, SPARE, changes
 
 NODES = ["gpu01", "gpu02", "gpu03", "gpu04"]
@@ -28,6 +29,7 @@ SITE = sites.site()
 SETTINGS = {
     "controllers": ["ctl"],
     "partitions": [{"name": "gpu", "groups": ["nodes"], "default": True}],
+    "reimage_command": ["echo", "reimage"],
     # Memory is no part of these tests.
     "options": {"SelectTypeParameters": "CR_Core"},
 }
@@ -122,8 +124,32 @@ def test_a_job_gets_the_cores_of_the_socket_of_its_gpus(serving):
     assert sorted(sockets) == [0, 1]
 
 
+def test_a_node_is_reimaged_between_jobs_and_stays_out_until_it_is_proved(serving):
+    """slurmctld runs the planned RebootProgram, whose command only writes down the nodes; then slurmd "has booted"."""
+    job = serving.submit("--nodelist=gpu03", "--exclusive")
+    serving.job(job)
+    reason = "sailloft-gate: re-image"
+    serving.run("scontrol", "reboot", "ASAP", "nextstate=DOWN", f"reason={reason}", "gpu[03-04]")
+    log = serving.folder / "state" / "reimage.log"
+    serving.wait("gpu04 is reimaged", lambda: log.exists() and "reimage gpu04\n" in log.read_text())
+    assert "gpu03" not in log.read_text()
+    serving.run("scancel", job)
+    serving.wait("gpu03 is reimaged when its job has ended", lambda: "reimage gpu03\n" in log.read_text())
+    for name in ("gpu03", "gpu04"):
+        serving.stop(name)
+        serving.start_node(name, "-b")
+    serving.wait("the nodes are back", lambda: all("DOWN" in serving.state(name).states for name in ("gpu03", "gpu04")))
+    assert serving.state("gpu03").reason.startswith(reason)
+    assert release(serving, "gpu04") == ["gpu04"]
+    assert serving.state("gpu03").is_out
+    release(serving, *NODES)
+
+
 def test_a_sick_node_drains_itself_and_a_spare_takes_over(serving, tmp_path):
-    """slurmd runs the real sailloft-health as HealthCheckProgram; one node has a latched fault."""
+    """slurmd runs the real sailloft-health as HealthCheckProgram; one node has a latched fault.
+
+    The last test, because a health check that began before its end may drain the node once more.
+    """
     (tmp_path / "gpu02").mkdir()
     (tmp_path / "run-gpu02").mkdir()
     node = Node()

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import subprocess
 import time
@@ -26,8 +28,18 @@ def listens(server: subprocess.Popen, place: Path) -> bool:
     return any(len(row) == 8 and row[7] == str(place) and int(row[3], 16) & LISTENS for row in rows)
 
 
-def free_port() -> int:
-    """Return a TCP port of this machine that nobody listens on."""
-    with socket.socket() as free:
+def free_port(kind: int = socket.SOCK_STREAM) -> int:
+    """Return a port of loopback that nobody listens on, one of TCP, or with SOCK_DGRAM of UDP."""
+    with socket.socket(socket.AF_INET, kind) as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on, consecutive ones."""
+    for first in range(20000 + os.getpid() % 500 * 60, 60000, count):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return list(range(first, first + count))
+    raise AssertionError(f"{count} consecutive ports are not free")

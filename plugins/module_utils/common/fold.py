@@ -1,6 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fold host names into a list with ranges, in the form of ClusterShell and Slurm: ``gpu[001-006,009],leaf1``.
+"""Fold host names into a list with ranges, and unfold it, in the form of ClusterShell and Slurm.
+
+An example: ``gpu[001-006,009],leaf1``.
 
 ClusterShell itself is not used: a callback must not need a package that Ansible does not have. A test compares the two.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import product
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
 
@@ -19,6 +22,23 @@ NUMBER = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 def fold(names: Iterable[str]) -> str:
     """Return the names as one text; ``nodeset -e`` or ``scontrol show hostnames`` expands it again."""
     return ",".join(_folded(sorted(set(names))))
+
+
+def unfold(text: str) -> list[str]:
+    """Return the names of a folded text, in its order."""
+    names = []
+    for item in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        parts = [_numbers(part[1:-1]) if part[0] == "[" else [part] for part in re.findall(r"\[[^\]]*\]|[^\[]+", item)]
+        names += ["".join(chosen) for chosen in product(*parts)]
+    return names
+
+
+def _numbers(text: str) -> list[str]:
+    numbers = []
+    for part in text.split(","):
+        first, _dash, last = part.partition("-")
+        numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+    return numbers
 
 
 def _folded(names: list[str]) -> list[str]:

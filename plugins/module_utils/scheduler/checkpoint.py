@@ -9,6 +9,7 @@ Both take failures for independent, with one rate, and a checkpoint for a pause 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, expm1, sqrt
 from typing import Any
@@ -50,6 +51,37 @@ def loss(job: CheckpointedJob, interval_s: float) -> float:
     except OverflowError:
         return 1.0
     return 1 - interval_s / cycle_s
+
+
+def failure_rate(failures: int | None, node_days: float | None, published: str) -> float:
+    """Return the failures per 1000 node-days, counted or else published. Raises SchedulerError."""
+    subject = "checkpoint_interval"
+    if (failures is None) != (node_days is None):
+        raise SchedulerError("failures and node_days go together", "give both or neither", subject=subject)
+    if published not in PUBLISHED:
+        raise SchedulerError(f"no rate {published!r} is published", f"use {' or '.join(PUBLISHED)}", subject=subject)
+    if failures is None or node_days is None:
+        return PUBLISHED[published]
+    if isinstance(node_days, bool) or not isinstance(node_days, (int, float)) or node_days <= 0:
+        raise SchedulerError(f"node_days: {node_days!r} is not valid", "use a number above 0", subject=subject)
+    return failures / node_days * 1000
+
+
+def report_line(nodes: int, given: Mapping[str, Any]) -> str:
+    """Return the advice for a job on so many nodes as a line of a report. Raises SchedulerError.
+
+    ``given``: ``gb`` and ``write_gb_s``, and the arguments of ``failure_rate``.
+    """
+    failures, node_days = given.get("failures"), given.get("node_days")
+    published = given.get("published", "meta_rsc_1")
+    advice = advise(nodes, given["gb"], given["write_gb_s"], failure_rate(failures, node_days, published))
+    source = f"the published {published}" if failures is None else f"{failures} counted in {node_days:g} node-days"
+    spare, faster = advice["spare_saves_percent"], advice["twice_the_bandwidth_saves_percent"]
+    return (
+        f"a checkpoint of {given['gb']:g} GB each {advice['interval_s'] / 60:.0f} min on {nodes} nodes loses "
+        f"{advice['lost_percent']:g} % of the time ({advice['mtbf_h']:g} h between failures, by {source}); a spare "
+        f"saves {spare:g} %, twice the bandwidth {faster:g} %"
+    )
 
 
 def advise(

@@ -8,7 +8,8 @@ reconfiguration and restart, and drain nodes that are in service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
@@ -21,6 +22,15 @@ SLURM, GRES, CGROUP, DBD = "slurm.conf", "gres.conf", "cgroup.conf", "slurmdbd.c
 TOPOLOGY_CONF, TOPOLOGY_YAML = "topology.conf", "topology.yaml"
 # slurmd runs it without arguments; the role writes it on nodes and into images.
 HEALTH_PROGRAM = "/usr/lib/sailloft/slurm-health"
+# slurmctld runs it with the nodes to reboot, folded or not, as its first argument. It does not wait for boots: the
+# command goes on after it, and Slurm judges by the nodes. Debian's /var/log/slurm is not the user slurm's.
+REIMAGE, REIMAGE_PROGRAM = "slurm-reimage", "/usr/lib/sailloft/slurm-reimage"
+_REIMAGE_TEXT = """#!/bin/sh
+# Written by sailloft.fleet.slurm_service; changes here are lost. Slurm runs it as RebootProgram, on a controller.
+nodes=$(scontrol show hostnames "$1" | paste -sd, -) && [ -n "$nodes" ] || exit 1
+echo "$(date +%FT%T%z) $nodes" >>{log}
+setsid {command} "$nodes" >>{log} 2>&1 </dev/null &
+"""
 # The first release that has several topologies.
 TOPOLOGY_YAML_SINCE = (25, 5)
 # Jobs get whole cores, whole devices and no more memory than they asked for.
@@ -33,7 +43,7 @@ _Key = TypeVar("_Key", bound=tuple[object, ...])
 
 def settings(request: SchedulerRequest, devices: list[str], has_tree: bool) -> list[tuple[str, str]]:
     """Return the settings of slurm.conf that are not of a node or partition, in order."""
-    controller = ["enable_configless", *(["reboot_from_controller"] if request.reboot_from_controller else [])]
+    controller = ["enable_configless", *(["reboot_from_controller"] if request.reimage_command else [])]
     pairs = [("ClusterName", request.cluster)]
     pairs += [("SlurmctldHost", host) for host in request.controllers]
     pairs += [
@@ -54,7 +64,7 @@ def settings(request: SchedulerRequest, devices: list[str], has_tree: bool) -> l
         ("HealthCheckInterval", "60"),
         # A drained node, too: sailloft-health undrains what it drained. It only reads a file, so jobs do not notice.
         ("HealthCheckNodeState", "ANY,CYCLE"),
-        ("RebootProgram", request.reboot_program),
+        ("RebootProgram", REIMAGE_PROGRAM if request.reimage_command else request.reboot_program),
         # Firmware, image and first health check of a diskless node; without, Slurm sets it down after 60 s.
         ("ResumeTimeout", "1800"),
     ]
@@ -133,6 +143,11 @@ def topologies(trees: Trees, version: tuple[int, int]) -> dict[str, str]:
             word = "nodes" if one.layer == 1 else "children"
             lines.append(f'      - switch: {one.name}\n        {word}: "{fold(one.members)}"\n')
     return {TOPOLOGY_YAML: HEAD + "".join(lines)}
+
+
+def reimage_program(command: Sequence[str], state_directory: str) -> str:
+    """Return the program that starts the command with the names of the nodes, joined by commas, as last argument."""
+    return _REIMAGE_TEXT.format(log=shlex.quote(f"{state_directory}/reimage.log"), command=shlex.join(command))
 
 
 def slurmdbd_conf(accounting: Accounting) -> str:

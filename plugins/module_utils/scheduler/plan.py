@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plan a Slurm cluster: its files, from settings, groups, recorded hosts and the blueprint. Pure."""
+"""Plan a Slurm cluster, or one of LSF: its files, from settings, groups, recorded hosts and the blueprint. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.checkpoint import report_line
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.hardware import NodeHardware, hardware
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.lsf import lsf_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.request import SchedulerRequest, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import slurmd_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
@@ -59,25 +61,38 @@ def plan(
     apart = [name for name in nodes if trees and name not in _nodes_of(next(iter(trees.values())))]
     if apart:
         notes[f"not in the fabric {next(iter(trees))}: no job has it and nodes of the fabric"] = apart
+    of_site = (name for name, device in site.devices.items() if device.spare) if site else ()
+    spare = {*spares, *of_site}
+    spare_nodes = [name for name in nodes if name in spare]
+    if request.scheduler == "lsf":
+        texts = lsf_files(request, next(iter(trees.values()), []), spare_nodes)
+    else:
+        texts = _slurm_files(request, nodes, trees)
+    return SlurmPlan(
+        request,
+        texts,
+        nodes,
+        spare_nodes,
+        [f"{fold(names)}: {reason}" for reason, names in notes.items()],
+        _summary(request, nodes, trees, spare_nodes),
+        hashlib.sha256(slurmd_settings(texts.get(files.SLURM, "")).encode()).hexdigest()[:16],
+    )
+
+
+def _slurm_files(
+    request: SchedulerRequest, nodes: Mapping[str, NodeHardware | None], trees: files.Trees
+) -> dict[str, str]:
     texts = {
         files.SLURM: files.slurm_conf(request, nodes, bool(trees)),
         files.GRES: files.gres_conf(nodes),
         files.CGROUP: files.CGROUP_TEXT,
         **files.topologies(trees, request.version),
     }
+    if request.reimage_command:
+        texts[files.REIMAGE] = files.reimage_program(request.reimage_command, request.state_directory)
     if request.accounting:
         texts[files.DBD] = files.slurmdbd_conf(request.accounting)
-    of_site = (name for name, device in site.devices.items() if device.spare) if site else ()
-    spare = {*spares, *of_site}
-    return SlurmPlan(
-        request,
-        texts,
-        nodes,
-        [name for name in nodes if name in spare],
-        [f"{fold(names)}: {reason}" for reason, names in notes.items()],
-        _summary(request, nodes, trees, [name for name in nodes if name in spare]),
-        hashlib.sha256(slurmd_settings(texts[files.SLURM]).encode()).hexdigest()[:16],
-    )
+    return texts
 
 
 def _trees(site: Site, nodes: Mapping[str, Any]) -> dict[str, list[TreeSwitch]]:
@@ -103,7 +118,10 @@ def _summary(
         f"{request.cluster}: {len(nodes)} nodes with {gpus} GPUs; controllers, the primary first: "
         f"{', '.join(request.controllers)}"
     ]
-    lines += [f"partition {one.name}: {fold(one.nodes)}" for one in request.partitions]
+    for one in request.partitions:
+        lines.append(f"partition {one.name}: {fold(one.nodes)}")
+        if request.checkpoint:
+            lines.append(f"partition {one.name}: {report_line(len(one.nodes), request.checkpoint)}")
     if spares:
         lines.append(f"spares: {fold(spares)}")
     for fabric, switches in trees.items():

@@ -20,6 +20,12 @@ _VERSION = re.compile(r"(\d\d)\.(\d\d)(\.\S+)?")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _VALUE = re.compile(r"[^\s#\"'=][^\s#\"']*")
 _TIME = re.compile(r"(\d+-)?\d+(:\d\d){0,2}|UNLIMITED")
+SCHEDULERS = ("slurm", "lsf")
+# Settings of Slurm alone.
+_OF_SLURM = (
+    *("version", "accounting", "prolog", "epilog", "reboot_program", "reimage_command", "state_directory"),
+    "options",
+)
 # Lines that the plan makes itself; a line Include would hide another file from it.
 _LINES = ("nodename", "partitionname", "downnodes", "nodeset", "frontendname", "include")
 
@@ -47,8 +53,12 @@ class Accounting:
 
 @dataclass(frozen=True)
 class SchedulerRequest:
-    """All settings. ``controllers``: the first one is the primary. ``version``: year and month of Slurm's release."""
+    """All settings. ``controllers``: the first one is the primary. ``version``: year and month of Slurm's release.
 
+    ``reimage_command``: what the controllers run to reboot nodes; empty: the nodes run ``reboot_program``.
+    """
+
+    scheduler: str
     cluster: str
     version: tuple[int, int]
     controllers: tuple[str, ...]
@@ -57,9 +67,10 @@ class SchedulerRequest:
     prolog: str
     epilog: str
     reboot_program: str
-    reboot_from_controller: bool
+    reimage_command: tuple[str, ...]
     state_directory: str
     options: Mapping[str, str]
+    checkpoint: Mapping[str, Any]
 
     @property
     def nodes(self) -> list[str]:
@@ -73,12 +84,14 @@ def read(data: Mapping[str, Any], groups: Mapping[str, Iterable[str]], planned: 
     ``groups`` has the hosts of each group of the inventory.
     """
     settings = Settings(SchedulerError, "scheduler", data)
-    settings.only(
-        *("cluster", "version", "controllers", "partitions", "accounting", "prolog", "epilog", "reboot_program"),
-        *("reboot_from_controller", "state_directory", "options"),
-    )
+    settings.only("scheduler", "cluster", "controllers", "partitions", "checkpoint", *_OF_SLURM)
+    scheduler = settings.value("scheduler", values.among(*SCHEDULERS), "slurm")
+    for name in _OF_SLURM if scheduler == "lsf" else ():
+        if name in data:
+            raise settings.refuse_setting(name, "LSF has no such setting", "leave it out")
     word = values.matching(_WORD, "use letters, digits, '_', '.' and '-'")
     return SchedulerRequest(
+        scheduler=scheduler,
         cluster=settings.value("cluster", word, "cluster"),
         version=_version(settings),
         controllers=tuple(_needed(settings, "controllers", values.distinct(word))),
@@ -87,8 +100,9 @@ def read(data: Mapping[str, Any], groups: Mapping[str, Iterable[str]], planned: 
         prolog=settings.value("prolog", values.path, ""),
         epilog=settings.value("epilog", values.path, ""),
         reboot_program=settings.value("reboot_program", values.path, "/usr/sbin/reboot"),
-        reboot_from_controller=_from_controller(settings),
+        reimage_command=_reimage_command(settings),
         state_directory=settings.value("state_directory", values.path, "/var/lib/slurm/slurmctld"),
+        checkpoint=_checkpoint(settings),
         options=_options(settings, {*(name.lower() for name in planned), *_LINES}),
     )
 
@@ -106,15 +120,22 @@ def _version(settings: Settings) -> tuple[int, int]:
     return int(year), int(month)
 
 
-def _from_controller(settings: Settings) -> bool:
-    at_controller = settings.value("reboot_from_controller", values.flag, False)
-    if at_controller and "reboot_program" not in settings.data:
+def _reimage_command(settings: Settings) -> tuple[str, ...]:
+    command = settings.value("reimage_command", values.texts, [])
+    if command and "reboot_program" in settings.data:
         raise settings.refuse_setting(
-            "reboot_from_controller",
-            "without reboot_program, the controller would reboot itself",
-            "name the program that gets the nodes as its first argument",
+            "reimage_command", "it runs instead of reboot_program, which is given, too", "leave one of them out"
         )
-    return at_controller
+    return tuple(command)
+
+
+def _checkpoint(settings: Settings) -> Mapping[str, Any]:
+    if "checkpoint" not in settings.data:
+        return {}
+    part = settings.part("checkpoint")
+    part.only("gb", "write_gb_s", "failures", "node_days", "published")
+    part.need("gb", "write_gb_s")
+    return part.data
 
 
 def _accounting(settings: Settings, word: values.Check) -> Accounting | None:

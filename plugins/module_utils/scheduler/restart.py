@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import re
-from itertools import product
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import unfold
 
 # Settings after which slurm.conf(5) demands a restart of slurmctld.
 CONTROLLER = {
@@ -42,23 +43,6 @@ def slurmd_settings(text: str) -> str:
 def node_names(text: str) -> list[str]:
     """Return the names of the nodes in slurm.conf."""
     return unfold(",".join(re.findall(r"(?mi)^NodeName=(\S+)", text)))
-
-
-def unfold(text: str) -> list[str]:
-    """Return the names in a folded list: "gpu[01-03,7],login" (common/fold.py)."""
-    names = []
-    for item in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        parts = [_numbers(part[1:-1]) if part[0] == "[" else [part] for part in re.findall(r"\[[^\]]*\]|[^\[]+", item)]
-        names += ["".join(chosen) for chosen in product(*parts)]
-    return names
-
-
-def _numbers(text: str) -> list[str]:
-    numbers = []
-    for part in text.split(","):
-        first, _dash, last = part.partition("-")
-        numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
-    return numbers
 
 
 def gated(text: str, nodes: str, reason: str) -> str:

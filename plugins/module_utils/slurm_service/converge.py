@@ -7,11 +7,12 @@ The units are those of the distribution. A node has no files of Slurm: slurmd fe
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold, unfold
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.unit import check_systemd
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
@@ -67,9 +68,14 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
 def _controller(system: System, options: Mapping[str, Any], check: bool) -> Outcome:
     texts = _texts(options, names.SLURM, names.GRES, names.CGROUP)
     _check_program(system, CONTROLLER, "slurmctld", check)
-    wanted = {f"{FOLDER}/{name}": text for name, text in texts.items() if name != names.DBD}
+    elsewhere = {names.DBD: "", names.REIMAGE: names.REIMAGE_PROGRAM}
+    wanted = {path: text for name, text in texts.items() if (path := elsewhere.get(name, f"{FOLDER}/{name}"))}
     held = {path: _read(system, path) for path in wanted}
     outcome = _compared(wanted, held)
+    programs = [path for path in wanted if path == names.REIMAGE_PROGRAM]
+    for path in programs:
+        if not system.is_executable(path):
+            outcome.differ(f"{path} executable", False, True)
     # Slurm ignores topology.conf beside topology.yaml.
     stale = [f"{FOLDER}/{name}" for name in (names.TOPOLOGY_CONF, names.TOPOLOGY_YAML) if name not in texts]
     stale = [path for path in stale if system.exists(path)]
@@ -97,6 +103,8 @@ def _controller(system: System, options: Mapping[str, Any], check: bool) -> Outc
         gated = restart.gated(text, fold(gate), GATE) if path == conf and gate else text
         if held[path] != gated:
             system.replace(path, gated.encode())
+    for path in programs:
+        system.make_executable(path)
     for path in stale:
         system.remove(path)
     _start_controller(system, is_enabled, is_active, bool(set(reasons) - {"reconfigure"}) or bool(gate))
@@ -119,7 +127,7 @@ def _start_controller(system: System, is_enabled: bool, is_active: bool, must_re
 
 def _new_nodes(old: str, new: str) -> list[str]:
     """Return the nodes that were never in service: not in the old file, or in the gate that a killed run has left."""
-    known = set(restart.node_names(old)) - set(restart.unfold(restart.gate_of(old)))
+    known = set(restart.node_names(old)) - set(unfold(restart.gate_of(old)))
     return [name for name in restart.node_names(new) if name not in known]
 
 
@@ -239,14 +247,14 @@ def _read(system: System, path: str) -> str | None:
 
 
 def _wait(system: System, limit_s: float) -> None:
-    """Wait until slurmctld answers. Raises HostError."""
+    """Wait until the primary's slurmctld answers, whatever its standbys do. Raises HostError."""
     end = time.monotonic() + limit_s
     while True:
         try:
             shown = system.run(["scontrol", "ping"])
         except HostError as error:
             shown = str(error)
-        if "is UP" in shown:
+        if re.search(r"\(primary\) at \S+ is UP", shown):
             return
         if time.monotonic() > end:
             raise HostError(

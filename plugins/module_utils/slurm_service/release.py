@@ -19,11 +19,17 @@ def release(system: System, options: Mapping[str, Any], check: bool = False) -> 
 
     Fact: ``out``, the nodes that stay out of service, with state and reason, as lines.
     """
+    outcome = Outcome()
     try:
         nodes = read_nodes(system.run(["scontrol", "show", "node", "--oneliner"]))
+    except HostError as error:
+        if not check:
+            raise
+        # A first run in check mode has started no slurmctld.
+        outcome.facts["out"] = [f"which nodes are out of service is not known: {error.cause}"]
+        return outcome
     except SchedulerError as error:
         raise HostError.of(error) from error
-    outcome = Outcome()
     made = changes(nodes, options["proved"], options["spares"])
     for change in made:
         outcome.differ(change.node, _shown(nodes[change.node]), f"{change.state} {change.reason}".strip())

@@ -17,6 +17,7 @@ from build_host import make_keys
 from fleet_machines import ENTER, boot, mac, make_node, start_bmc, system
 from image_samples import Sample
 from playing import ANSIBLE, ansible_playbook
+from sockets import free_port
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
@@ -55,9 +56,7 @@ class Fleet:
             make_node(folder, node)
             boot(folder, node)
         (folder / "boots").unlink()
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
+        self.port = free_port()
         self.bmc = start_bmc(folder, nodes, self.port)
         self._inventory()
 

@@ -13,29 +13,24 @@ import getpass
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import node_names, unfold
+from sockets import free_ports
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import unfold
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import REIMAGE
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import node_names
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import NodeState, read_nodes
 
+# The planned directory of the state.
+STATE = "/var/lib/slurm/slurmctld"
 # A loaded machine has taken a minute for what takes a second.
 WAIT_S = 60
 # A test that is killed leaves no process behind.
 _WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on, consecutive ones."""
-    for first in range(20000 + os.getpid() % 500 * 60, 60000, count):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return list(range(first, first + count))
-    raise AssertionError(f"{count} consecutive ports are not free")
 
 
 class SlurmCluster:
@@ -59,7 +54,13 @@ class SlurmCluster:
             (self.folder / f"nvidia{number}").touch()
         for name, text in files.items():
             local = text.replace("/dev/nvidia", f"{self.folder}/nvidia")
-            (self.folder / name).write_text(self._local(local) + gate if name == "slurm.conf" else local)
+            file = self.folder / name
+            file.write_text(self._local(local) + gate if name == "slurm.conf" else local)
+            if name == REIMAGE:
+                file.write_text(
+                    f"#!/bin/sh\nexport SLURM_CONF={self.conf}\n{local.replace(STATE, f'{self.folder}/state')}"
+                )
+                file.chmod(0o755)
 
     def _local(self, text: str) -> str:
         user = getpass.getuser()
@@ -75,6 +76,7 @@ class SlurmCluster:
             "SchedulerParameters=batch_sched_delay=0,sched_min_interval=1",
             "HealthCheckProgram": f"{self.folder}/health",
             "HealthCheckInterval": "1",
+            "RebootProgram": f"{self.folder}/{REIMAGE}",
             **self.changes,
         }
         text = re.sub(r"(?m)^(\w+)=(.*)$", lambda line: f"{line[1]}={changes.get(line[1], line[2])}", text)
@@ -119,10 +121,10 @@ class SlurmCluster:
         self.start("slurmctld", "/usr/sbin/slurmctld", "-D")
         self.wait("slurmctld", lambda: "is UP" in self.run("scontrol", "ping", check=False))
 
-    def start_node(self, name: str) -> None:
+    def start_node(self, name: str, *options: str) -> None:
         """Start the slurmd of a node."""
         (self.folder / f"spool-{name}").mkdir(exist_ok=True)
-        self.start(name, "/usr/sbin/slurmd", "-D", "-N", name)
+        self.start(name, "/usr/sbin/slurmd", "-D", "-N", name, *options)
 
     def wait_for(self, *names: str) -> None:
         """Wait until nodes have registered."""

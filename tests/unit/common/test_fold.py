@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold, unfold
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,12 @@ def test_host_names_are_folded(names, text):
 def test_nodeset_expands_folded_names(names):
     done = subprocess.run(["nodeset", "-e", "-S", "\n", fold(names)], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == sorted(set(names))
+
+
+def test_lists_with_several_ranges_are_unfolded():
+    assert unfold("r[1-2]n[08-10],x,y[1,3]") == ["r1n08", "r1n09", "r1n10", "r2n08", "r2n09", "r2n10", "x", "y1", "y3"]
+
+
+@given(st.lists(st.from_regex(r"[a-c]{1,2}[0-9]{1,3}([a-b][0-9]{1,2})?", fullmatch=True), unique=True))
+def test_folded_names_are_unfolded_again(names):
+    assert sorted(unfold(fold(names))) == sorted(names)

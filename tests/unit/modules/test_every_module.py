@@ -35,6 +35,7 @@ SECRETS = {
     "netbox_links_info": ["netbox_token"],
     "node_boot_certificate": ["bmc.password"],
     "node_boot_restart": ["bmc.password"],
+    "node_fence": ["bmc.password"],
     "node_health_info": ["bmcs.password"],
     "node_boot_statement": ["signing_password"],
     "node_identity": ["nodes.secrets.content", "signing_password"],
@@ -109,6 +110,10 @@ REFUSED = {
         "gpu_node: driver 1 is not in the table of releases, which lists what goes with it; use one of ",
     ),
     "gpu_plan": ({"topology": TOPOLOGY}, f"host: {NO_TOPOLOGY}"),
+    "gpu_vm_follow_info": (
+        {"domain": {"name": "a", "gpus": 8}, "server": "gpu1", "answers": False, "bmc": ""},
+        "virtual machine a: gpus: not a dictionary; write it as name: value pairs",
+    ),
     "gpu_vm_proof": (
         {"path": "/nowhere", "name": "vm1", "host_name": "gpu01", "host_topology": TOPOLOGY, "domain": {}},
         f"vm1: {NO_TOPOLOGY}",
@@ -189,12 +194,13 @@ REFUSED = {
 }
 
 
-# These have a result, or depend on the machine. node_boot_restart is tested with BMCs.
+# These have a result, or depend on the machine. node_boot_restart and node_fence are tested with BMCs.
 NEVER_REFUSED = (
     "fleet_node_info",
     "gpu_acceptance_run",
     "ib_fabric_info",
     "node_boot_restart",
+    "node_fence",
     "node_health_info",
     "node_image_info",
 )

@@ -34,6 +34,7 @@ ELSEWHERE = {
     "gateways.yml": "test_gateways.py",
     "netbox.yml": "../site/netbox/test_write_playbooks.py",
     "netbox_links.yml": "../site/netbox/test_write_playbooks.py",
+    "restart_vm.yml": "../../rooms/test_restart_vm.py",
 }
 # Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail in their
 # last task, because the hosts do not exist, and so do those of the health of nodes, which have neither recordings nor a

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sockets import free_port
 
 LAB = Path(__file__).parents[3] / "roles/lab"
 MACHINES = yaml.safe_load((LAB / "vars/main.yml").read_text(encoding="utf-8"))["__lab_machines"]
@@ -41,16 +42,10 @@ def request(folder, *asked, machines=MACHINES, uri="test:///default"):
     }
 
 
-def free_port(kind):
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.mark.skipif(shutil.which("virsh") is None, reason="needs virsh")
 def test_all_findings_of_the_machines_asked_for_are_listed_together(tmp_path):
     """libvirt's test driver has a running virtual machine "test"."""
-    ssh, cable = free_port(socket.SOCK_STREAM), free_port(socket.SOCK_DGRAM)
+    ssh, cable = free_port(), free_port(socket.SOCK_DGRAM)
     machines = {
         "test": {"memory_mib": 1},
         "big": {

@@ -15,8 +15,12 @@ from pathlib import Path
 import bcrypt
 import bmc_role
 import pytest
+from ansible.module_utils.testing import patch_module_args
 from bmc_role import PASSWORD, message
 from quirky_bmc import QuirkyBmc
+from sockets import free_port
+
+from ansible_collections.sailloft.fleet.plugins.modules import node_fence
 
 pytestmark = pytest.mark.fleet
 
@@ -30,12 +34,6 @@ from sushy_tools.emulator.resources.systems.fakedriver import FakeDriver
 FakeDriver.set_power_state = lambda self, identity, state: None
 main.main()
 """
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Bmc:
@@ -101,6 +99,27 @@ start = bmc_role.starting(Bmc)
 def restart(folder, **bmc):
     """Have the BMC restart the second of its systems."""
     return bmc_role.restart(folder, **{"system": UUID, "timeout_s": 10, "power_timeout_s": 40, **bmc})
+
+
+def fence(bmc, capsys, check=False):
+    """Run the module node_fence; return its result."""
+    given = {"type": "redfish", "address": bmc.address, "ca": bmc.ca, "system": UUID, "power_timeout_s": 4}
+    arguments = {"node": "bm01", "bmc": {**given, "username": "root", "password": PASSWORD}}
+    with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit):
+        node_fence.main()
+    output = capsys.readouterr().out
+    assert PASSWORD not in output
+    return json.loads(output)
+
+
+def test_a_node_is_fenced_only_when_its_bmc_says_that_it_is_off(start, capsys):
+    bmc = start()
+    told = fence(bmc, capsys, check=True)
+    assert (told["changed"], told["power_before"], bmc.requests()) == (True, "on", [])
+    told = fence(bmc, capsys)
+    assert (told["changed"], told["power_before"], bmc.system()["PowerState"]) == (True, "on", "Off")
+    assert fence(bmc, capsys)["changed"] is False
+    assert fence(start(lies=True), capsys)["failed"] is True
 
 
 # The requests for the two boot modes differ in one value only.

@@ -90,8 +90,7 @@ def test_options_accounting_and_programs():
         accounting={"host": "db", "database": "jobs"},
         options={"SchedulerType": "sched/builtin", "SelectTypeParameters": "CR_Core", "DisableRootJobs": True},
         prolog="/opt/prolog",
-        reboot_program="/opt/reimage",
-        reboot_from_controller=True,
+        reimage_command=["ssh", "deploy", "re image"],
     )
     text = made.files["slurm.conf"].splitlines()
     for line in (
@@ -100,11 +99,19 @@ def test_options_accounting_and_programs():
         "DisableRootJobs=yes",
         "Prolog=/opt/prolog",
         "SlurmctldParameters=enable_configless,reboot_from_controller",
+        "RebootProgram=/usr/lib/sailloft/slurm-reimage",
     ):
         assert line in text
     assert len([line for line in text if line.startswith("SelectTypeParameters")]) == 1
+    assert "setsid ssh deploy 're image' \"$nodes\"" in made.files["slurm-reimage"]
     assert "StorageLoc=jobs" in made.files["slurmdbd.conf"].splitlines()
     assert "StoragePass" not in made.files["slurmdbd.conf"]
+
+
+def test_the_summary_says_how_often_to_write_a_checkpoint():
+    counted = {"gb": 300, "write_gb_s": 10, "failures": 12, "node_days": 2880}
+    assert Mentions("partition gpu", "4 nodes", "12 counted") in planned(checkpoint=counted).summary
+    assert Mentions("llama_3") in planned(checkpoint={"gb": 1, "write_gb_s": 1, "published": "llama_3"}).summary
 
 
 @pytest.mark.parametrize(
@@ -122,9 +129,13 @@ def test_options_accounting_and_programs():
         ({"options": {"Include": "/x"}}, ["Include"]),
         ({"options": {"JobRequeue": "1 2"}}, ["JobRequeue"]),
         ({"options": {"A-B": "1"}}, ["A-B"]),
-        ({"reboot_from_controller": True}, ["reboot_program"]),
+        ({"reimage_command": ["x"], "reboot_program": "/x"}, ["reboot_program"]),
         ({"accounting": {}}, ["host"]),
         ({"nodes": []}, ["nodes"]),
+        ({"checkpoint": {"gb": 1}}, ["write_gb_s"]),
+        ({"checkpoint": {"gb": "x", "write_gb_s": 1}}, ["checkpoint_gb"]),
+        ({"checkpoint": {"gb": 1, "write_gb_s": 1, "failures": 1}}, ["node_days"]),
+        ({"checkpoint": {"gb": 1, "write_gb_s": 1, "published": "x"}}, ["llama_3"]),
     ],
 )
 def test_mistakes_are_refused(settings, facts):

@@ -1,21 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Only some changes need a restart; names in folded lists."""
+"""Only some changes need a restart."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import (
     gate_of,
     gated,
     node_names,
     reasons,
     slurmd_settings,
-    unfold,
 )
 
 TEXT = "# head\nSelectType=select/cons_tres\nMaxTime=3\nNodeName=a[1-2] Sockets=2\nPartitionName=p Nodes=a[1-2]\n"
@@ -48,12 +44,3 @@ def test_the_gate_is_a_line_of_its_own():
     text = gated(TEXT, "a[1-2]", "why: this")
     assert (gate_of(text), gate_of(TEXT)) == ("a[1-2]", "")
     assert node_names(text) == ["a1", "a2"]
-
-
-def test_lists_with_several_ranges():
-    assert unfold("r[1-2]n[08-10],x,y[1,3]") == ["r1n08", "r1n09", "r1n10", "r2n08", "r2n09", "r2n10", "x", "y1", "y3"]
-
-
-@given(st.lists(st.from_regex(r"[a-c]{1,2}[0-9]{1,3}([a-b][0-9]{1,2})?", fullmatch=True), unique=True))
-def test_folded_names_are_unfolded_again(names):
-    assert sorted(unfold(fold(names))) == sorted(names)

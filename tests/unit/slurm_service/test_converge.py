@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from messages import Mentions, raises
 from recorded_nodes import RECORDED
@@ -29,6 +31,7 @@ class SlurmHost(System):
         super().__init__(str(root))
         self.units = {"slurmctld.service": [False, False], "slurmd.service": [False, False]}
         self.calls, self.dies_at, self.conf_at_start, self.shown = [], "", [], ""
+        self.pinged = "Slurmctld(primary) at c1 is UP\n"
         (root / "run/systemd/system").mkdir(parents=True)
         (root / "usr/sbin").mkdir(parents=True)
         (root / "usr/sbin/slurmd").touch()
@@ -42,8 +45,10 @@ class SlurmHost(System):
         if argv == ["/usr/sbin/slurmd", "-C"]:
             return SLURMD_C
         if argv[:2] == ["scontrol", "ping"]:
-            return "Slurmctld(primary) at c1 is UP\n"
+            return self.pinged
         if argv[:2] == ["scontrol", "show"]:
+            if not self.shown:
+                raise HostError("scontrol found no configuration")
             return self.shown
         unit = self.units.get(argv[-1])
         if argv[:2] == ["systemctl", "show"]:
@@ -96,6 +101,16 @@ def test_a_controller_starts_with_all_nodes_behind_the_gate_and_a_second_run_cha
     assert not calls(host, controller())[1].changed
 
 
+def test_the_program_that_reimages_nodes_is_executable_on_controllers(host):
+    options = controller(reimage_command=["reimage"])
+    converge(host, options)
+    program = host.path("/usr/lib/sailloft/slurm-reimage")
+    os.chmod(program, 0o644)
+    assert calls(host, options)[1].changed
+    assert os.access(program, os.X_OK)
+    assert not calls(host, options)[1].changed
+
+
 def test_only_what_slurm_takes_at_its_start_restarts_it(host):
     converge(host, controller())
     assert calls(host, controller(options={"MaxArraySize": 99}))[0] == ["scontrol reconfigure"]
@@ -110,6 +125,13 @@ def test_a_standby_reads_its_files_only_when_it_starts(host):
     assert "DownNodes" not in host.conf_at_start[0]
     done, _outcome = calls(host, controller(primary=False, options={"MaxArraySize": 99}))
     assert done == ["systemctl restart slurmctld.service"]
+
+
+def test_the_gate_stays_until_the_primary_answers_whatever_its_standby_says(host):
+    host.pinged = "Slurmctld(primary) at c1 is DOWN\nSlurmctld(backup) at c2 is UP\n"
+    with raises(HostError, "c1 is DOWN"):
+        converge(host, controller())
+    assert "DownNodes" in host.read("/etc/slurm/slurm.conf")
 
 
 @pytest.mark.parametrize("dies_at", ["enable", "start", "reconfigure"])
@@ -208,5 +230,13 @@ def test_proved_nodes_are_released(host):
     assert outcome == expected
     assert outcome.facts["out"] == [Mentions("a2", "ticket 7")]
     host.shown = "error"
+    with raises(HostError, "scontrol"):
+        release(host, options)
+
+
+def test_the_first_run_in_check_mode_has_no_slurmctld_to_ask(host):
+    options = {"proved": [], "spares": []}
+    outcome = release(host, options, True)
+    assert (outcome.changed, outcome.facts["out"]) == (False, [Mentions("not known", "scontrol")])
     with raises(HostError, "scontrol"):
         release(host, options)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Restarts over IPMI with pyghmi, which community.general's ipmi_power and ipmi_boot use, too."""
+"""Restarts and fencing over IPMI with pyghmi, which community.general's ipmi_power and ipmi_boot use, too."""
 
 from __future__ import annotations
 
@@ -28,20 +28,42 @@ FORCE_PXE = 1
 
 def restart(bmc: BootBmc) -> None:
     """Restart the node from the network, or start it if it is off. Raises BmcError."""
-    if command is None:
-        raise BmcError("No module named pyghmi")
+    session = connect(bmc)
     with errors_of_bmc():
-        session = command.Command(bmc=bmc.address, userid=bmc.username, password=bmc.password, port=bmc.port)
         accepted(session.set_bootdev("network", uefiboot=bmc.boot_mode == "UEFI"))
         wait_for_override(lambda: next_boot(session), "network")
         # "boot" resets a node that is on and starts one that is off.
         accepted(session.set_power("boot", wait=bmc.power_timeout_s))
+    wait_for_power(lambda: power(session), "on", bmc.power_timeout_s)
 
-    def power() -> str:
-        with errors_of_bmc():
-            return str(session.get_power()["powerstate"])
 
-    wait_for_power(power, "on", bmc.power_timeout_s)
+def fence(bmc: BootBmc, check: bool) -> str:
+    """Power the node off, read back that it is, and return the power before. Raises BmcError.
+
+    With ``check`` the power is only read.
+    """
+    session = connect(bmc)
+    before = power(session)
+    if before == "off" or check:
+        return before
+    with errors_of_bmc():
+        accepted(session.set_power("off", wait=bmc.power_timeout_s))
+    wait_for_power(lambda: power(session), "off", bmc.power_timeout_s)
+    return before
+
+
+def connect(bmc: BootBmc) -> Any:
+    """Return pyghmi's session with the BMC. Raises BmcError."""
+    if command is None:
+        raise BmcError("No module named pyghmi")
+    with errors_of_bmc():
+        return command.Command(bmc=bmc.address, userid=bmc.username, password=bmc.password, port=bmc.port)
+
+
+def power(session: Any) -> str:
+    """Return the power, "on" or "off". Raises BmcError."""
+    with errors_of_bmc():
+        return str(session.get_power()["powerstate"])
 
 
 def next_boot(session: Any) -> str:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Restarts over Redfish with sushy, which knows entity tags, settings resources and BMCs that are not ready yet.
+"""Restarts and fencing over Redfish with sushy, which knows entity tags, settings resources and BMCs not ready yet.
 
 community.general's redfish_command cannot write to a settings resource, without which BMCs of AMI do not restart.
 """
@@ -59,6 +59,24 @@ def restart(bmc: BootBmc) -> None:
         system = find_system(connection, bmc)
         set_next_boot(connection, system, bmc)
         reset(system, bmc.power_timeout_s)
+
+
+def fence(bmc: BootBmc, check: bool) -> str:
+    """Power the BMC's system off, read back that it is, and return the power before. Raises BmcError.
+
+    With ``check`` the power is only read.
+    """
+    with errors_of_bmc():
+        system = find_system(connect(bmc), bmc)
+    before = power(system)
+    if before == "off" or check:
+        return before
+    with errors_of_bmc():
+        if sushy.ResetType.FORCE_OFF not in system.get_allowed_reset_system_values():
+            raise BmcError("it does not offer ForceOff")
+        system.reset_system(sushy.ResetType.FORCE_OFF)
+    wait_for_power(lambda: power(system), "off", bmc.power_timeout_s)
+    return before
 
 
 @contextmanager

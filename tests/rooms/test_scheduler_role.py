@@ -1,0 +1,133 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The playbook scheduler.yml on two controllers, a login host and two nodes, each a room of this machine.
+
+Real: slurmctld, slurmd, munged and their units' files, which a stand-in for systemctl starts; the recordings of the
+nodes. Nodes have no file of Slurm but fetch them. Needs root: make rooms.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from ansible.constants import DEFAULT_VAULT_ID_MATCH
+from ansible.parsing.vault import VaultLib, VaultSecret
+from rooms import Rooms
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE, NodeState, read_nodes
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a room needs root")
+
+SHARED = "/var/lib/slurm/shared"
+GROUPS = {"scheduler_controllers": ["ctl1", "ctl2"], "scheduler_logins": ["login1"], "gpu_nodes": ["n1", "n2"]}
+# What the rooms do not have: cgroups, and the patience of a site.
+OPTIONS = {
+    "ProctrackType": "proctrack/linuxproc",
+    "TaskPlugin": "task/affinity",
+    "MpiDefault": "none",
+    "SelectTypeParameters": "CR_Core",
+    "SlurmctldTimeout": 5,
+}
+PROVED = ("-e", '{"scheduler_proved": true}')
+
+
+class Cluster(Rooms):
+    """The rooms, with a key of munge that a vault keeps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.key = os.urandom(96).hex()
+        (folder / "password").write_text("of the vault")
+        vault = VaultLib([(DEFAULT_VAULT_ID_MATCH, VaultSecret(b"of the vault"))])
+        (folder / "munge.key").write_bytes(vault.encrypt(self.key))
+        super().__init__(
+            folder,
+            GROUPS,
+            SHARED,
+            scheduler_munge_key_file=f"{folder}/munge.key",
+            scheduler_state_directory=SHARED,
+            scheduler_reimage_command=["sh", "-c", f'echo "$1" >>{SHARED}/reimaged', "reimage"],
+            scheduler_options=OPTIONS,
+            recordings_path=f"{folder}/recordings",
+        )
+
+    def applied(self, *options: str) -> dict[str, int]:
+        """Run the playbook; return the number of changed tasks of each room."""
+        status, output = self.play(
+            "scheduler.yml", "--diff", "--vault-password-file", f"{self.folder}/password", *options
+        )
+        assert status == 0, output
+        assert self.key not in output
+        return self.changed(output)
+
+    def states(self) -> dict[str, NodeState]:
+        """Return the nodes as a login host sees them."""
+        return read_nodes(self.run("login1", "scontrol", "show", "node", "--oneliner"))
+
+    def log(self, name: str) -> str:
+        """Return the log of slurmctld of a controller."""
+        return self.run(name, "tail", "-n", "20", "/var/log/slurm/slurmctld.log")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    folder = Path(tempfile.mkdtemp(prefix="sailloft-rooms-", dir="/tmp"))
+    folder.chmod(0o755)
+    made = Cluster(folder)
+    try:
+        made.start()
+        status, output = made.play("record.yml", "--limit", "gpu_nodes,localhost")
+        assert status == 0, output
+        yield made
+    finally:
+        made.close()
+
+
+def test_the_playbook_runs_the_planned_cluster_and_a_second_run_changes_nothing(cluster):
+    predicted = cluster.applied("--check")
+    assert all(predicted[name] for name in cluster.names)
+    assert "No such file" in cluster.run("ctl1", "ls", "/etc/slurm/slurm.conf", check=False)
+    cluster.applied()
+    states = cluster.states()
+    assert {name: node.reason for name, node in states.items()} == {"n1": GATE, "n2": GATE}
+    assert "No such file" in cluster.run("n1", "ls", "/etc/slurm/slurm.conf", check=False)
+    assert set(cluster.applied("--check").values()) == {0}
+    assert set(cluster.applied().values()) == {0}
+
+
+def test_proved_nodes_run_a_job_of_a_login_host_and_a_standby_takes_over(cluster):
+    cluster.applied(*PROVED)
+    names = cluster.run("login1", "srun", "--nodes=2", "hostname").split()
+    assert sorted(names) == ["n1", "n2"]
+    job = cluster.run("login1", "sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 600").strip()
+    cluster.wait("the job runs", lambda: " R " in cluster.run("login1", "squeue", "--job", job))
+    pid = cluster.run("ctl1", "cat", "/run/units/slurmctld.service").strip()
+    cluster.run("ctl1", "kill", f"-{signal.SIGKILL}", pid)
+
+    def pinged(text: str) -> bool:
+        return text in cluster.run("login1", "scontrol", "ping", check=False)
+
+    cluster.wait("the primary is seen as down", lambda: pinged("(primary) at ctl1 is DOWN"))
+    cluster.wait("the standby answers", lambda: " R " in cluster.run("login1", "squeue", "--job", job, check=False))
+    cluster.wait("a new job starts", lambda: "n2" in cluster.run("login1", "srun", "-w", "n2", "hostname", check=False))
+    # The playbook starts the primary again, and only that.
+    changed = cluster.applied(*PROVED)
+    assert {name for name, count in changed.items() if count} == {"ctl1"}
+    assert pinged("(primary) at ctl1 is UP")
+    cluster.wait("the job lives on", lambda: " R " in cluster.run("login1", "squeue", "--job", job))
+    cluster.run("login1", "scancel", job)
+
+
+def test_a_reboot_runs_our_program_on_the_controller(cluster):
+    cluster.run("ctl1", "scontrol", "reboot", "ASAP", "nextstate=DOWN", "reason=sailloft-gate: re-image", "n1")
+
+    def reimaged() -> str:
+        return cluster.run("ctl1", "cat", f"{SHARED}/reimaged", check=False)
+
+    cluster.wait("the command gets the node", lambda: reimaged() == "n1\n")
+    log = cluster.run("ctl1", "cat", f"{SHARED}/reimage.log")
+    assert re.fullmatch(r"\S+ n1\n", log)
