@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Measure series, bytes and memory of the real Prometheus with the planned monitoring of GPU nodes.
 
-    benchmarks/monitoring/prometheus.py [--nodes 40 500] [--for 5000]
+    benchmarks/monitoring/prometheus.py [--nodes 40 250] [--for 500 5000]
 
 A node is made of files (stand_ins/gpu_node.py): 224 processors, 8 GPUs, 10 RDMA ports, 10 disks. The real node
 exporter reads them 120 times, a minute apart for the node; dcgm-exporter's answers, each 5 s of the same two hours, are
@@ -16,7 +16,7 @@ documentation names.
 Memory: Prometheus scrapes the planned targets with the planned rules at the planned intervals; one program answers for
 all exporters. Its memory is that after the first round, when each series has a sample. What two hours of samples add is
 measured with 4 nodes that are scraped each second, as a ratio of the live heap, by which memory is scaled. Limit: 64
-GiB for 5,000 nodes, which no machine here has: that number is scaled by the series. A query or a restart needs more.
+GiB for 5,000 nodes, which no machine here has: such numbers are scaled by the series. A query or a restart needs more.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 
 @dataclass(frozen=True)
 class Used:
-    """What a Prometheus uses: series, and in bytes its resident memory and its live heap after a collection."""
+    """The series of a Prometheus, and in bytes its resident memory and its live heap after a collection."""
 
     series: int
     resident: int
@@ -204,8 +204,8 @@ def growth(folder: Path, answers: list[list[str]]) -> float:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[40, 500])
-    parser.add_argument("--for", type=int, default=5000, dest="scaled", help="the number of nodes to scale to")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[40, 250])
+    parser.add_argument("--for", type=int, nargs="+", default=[500, 5000], dest="scaled", help="nodes to scale to")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         top = Path(made)
@@ -229,10 +229,12 @@ def main() -> None:
                 wait(url, number * 3)
                 last = used(url)
             report(number, last.series, day_mb, last.resident, grown)
-        factor = arguments.scaled / number
-        report(arguments.scaled, last.series * factor, day_mb, last.resident * factor, grown)
+        for nodes in arguments.scaled:
+            factor = nodes / number
+            print("scaled: ", end="")
+            report(nodes, last.series * factor, day_mb, last.resident * factor, grown)
         gib = last.resident * grown * factor / 2**30
-        print(f"the last line is scaled; {gib / LIMIT_GIB:.2f} of {LIMIT_GIB:g} GiB (the limit)")
+        print(f"{gib / LIMIT_GIB:.2f} of {LIMIT_GIB:g} GiB for {nodes} nodes (the limit)")
 
 
 def report(nodes: int, series: float, day_mb: float, resident: float, grown: float) -> None:

@@ -48,5 +48,12 @@ class Exporters:
             await asyncio.start_server(answer, host, port, backlog=4)
 
     def stop(self) -> None:
-        """End the thread; its sockets end with the program."""
+        """End all connections, and the thread; its sockets end with the program."""
+        asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(60)
         self.loop.call_soon_threadsafe(self.loop.stop)
+
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
