@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Measure series, bytes and memory of the real Prometheus with the planned monitoring of GPU nodes.
 
-    benchmarks/monitoring/prometheus.py [--nodes 40 250] [--for 500 5000]
+    benchmarks/monitoring/prometheus.py [--nodes 40 150] [--for 500 5000]
 
 A node is made of files (stand_ins/gpu_node.py): 224 processors, 8 GPUs, 10 RDMA ports, 10 disks. The real node
 exporter reads them 120 times, a minute apart for the node; dcgm-exporter's answers, each 5 s of the same two hours, are
@@ -15,7 +15,7 @@ documentation names.
 
 Memory: Prometheus scrapes the planned targets with the planned rules at the planned intervals; one program answers for
 all exporters. Its memory is that after the first round, when each series has a sample. What two hours of samples add is
-measured with 4 nodes that are scraped each second, as a ratio of the live heap, by which memory is scaled. Limit: 64
+measured with 4 nodes that are scraped each 2 s, as a ratio of the live heap, by which memory is scaled. Limit: 64
 GiB for 5,000 nodes, which no machine here has: such numbers are scaled by the series. A query or a restart needs more.
 """
 
@@ -50,6 +50,7 @@ LIMIT_BYTES, LIMIT_GIB = 2.0, 64.0
 SAMPLES = 120  # of a chunk of Prometheus, and of two hours
 BLOCK_S = 7200
 NODE_S, DCGM_S = JOBS["node"].interval_s, JOBS["dcgm"].interval_s
+GROWTH_S = 2  # between the samples with which chunks are filled
 LIMIT_S = 600  # until all targets are scraped; the interval is 60
 SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 
@@ -157,11 +158,11 @@ def scraping(folder: Path, number: int, answers: list[list[str]], interval_s: in
 
 
 def wait(url: str, targets: int) -> None:
-    """Wait until Prometheus has scraped all targets."""
+    """Wait until Prometheus has scraped each target once; on a machine with other work some scrapes are too late."""
     until = time.monotonic() + LIMIT_S
     while True:
         with suppress(OSError):
-            up = json.loads(asked(f"{url}/api/v1/query?query=count(up==1)"))["data"]["result"]
+            up = json.loads(asked(f"{url}/api/v1/query?query=count(max_over_time(up[1h])==1)"))["data"]["result"]
             if up and int(up[0]["value"][1]) == targets:
                 return
             if time.monotonic() > until:
@@ -193,10 +194,10 @@ def asked(url: str) -> str:
 def growth(folder: Path, answers: list[list[str]]) -> float:
     """Return the live heap after a whole chunk of each series, divided by that after its first samples."""
     number = 4
-    with scraping(folder, number, answers, interval_s=1) as url:
+    with scraping(folder, number, answers, GROWTH_S) as url:
         wait(url, number * 3)
         first = used(url)
-        time.sleep(SAMPLES)
+        time.sleep(SAMPLES * GROWTH_S)
         last = used(url)
     return last.live / first.live
 
@@ -204,7 +205,7 @@ def growth(folder: Path, answers: list[list[str]]) -> float:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[40, 250])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[40, 150])
     parser.add_argument("--for", type=int, nargs="+", default=[500, 5000], dest="scaled", help="nodes to scale to")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:

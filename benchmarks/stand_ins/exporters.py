@@ -25,6 +25,7 @@ class Exporters:
 
     def __init__(self, addresses: Sequence[str], answers: Mapping[int, Sequence[str]], blackbox: int) -> None:
         self.loop = asyncio.new_event_loop()
+        self.writers: list[asyncio.StreamWriter] = []
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
         places = [(addresses, port, texts) for port, texts in answers.items()]
         for hosts, port, texts in [*places, (["127.0.0.1"], blackbox, [PROBE])]:
@@ -36,6 +37,7 @@ class Exporters:
         whole = [head.format(len(body)).encode() + body for body in bodies]
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.writers.append(writer)
             try:
                 for text in itertools.cycle(whole):
                     await reader.readuntil(b"\r\n\r\n")
@@ -53,7 +55,6 @@ class Exporters:
         self.loop.call_soon_threadsafe(self.loop.stop)
 
     async def _end(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in self.writers:
+            writer.close()
+        await asyncio.sleep(1)  # in which the readers see it
