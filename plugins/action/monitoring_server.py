@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -29,7 +30,7 @@ class ActionModule(ActionBase):
         """Run the action."""
         variables = task_vars or {}
         result = super().run(tmp, variables)
-        arguments = dict(self._task.args)
+        arguments = {"controller_s": time.time(), **self._task.args}
         if "plan" in arguments:
             try:
                 arguments = {**_planned(arguments.pop("plan"), variables), **arguments}

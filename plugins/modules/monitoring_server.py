@@ -55,6 +55,11 @@ options:
     description: The bcrypt hashes of passwords by user, who must then log in. Needs O(tls).
     type: dict
     default: {}
+  controller_s:
+    description: >-
+      The time of the controller, in seconds since 1970, which the action gives. A server whose clock differs by more
+      than five minutes is refused: its samples and alerts would have wrong times.
+    type: float
   secrets:
     description: >-
       Texts by the name of their file in C(/etc/prometheus/secrets), which only root and the group C(prometheus) can

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.look import WORDS, HostLook, Look
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.script import SCRIPT
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.style import STYLE
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import head
 
 NOWHERE = Spot(-1, 0, 1)
 SPARE, SWITCH = 1, 2
@@ -42,19 +43,8 @@ def fleet_page(look: Look, floor: FleetFloor, title: str, proofs: str) -> str:
     """Return the whole page. ``proofs``: the path from the page's directory to that of the proofs' pages."""
     data = json.dumps(_data(look, floor, proofs), ensure_ascii=True, separators=(",", ":")).translate(MARKUP)
     digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{escape(title)}: the fleet</title>
-<style>
-{STYLE}</style>
-</head>
-<body>
+    top = head(f"{title}: the fleet", STYLE, f"'sha256-{digest}'")
+    return f"""{top}<body>
 <header>
 <p class="kicker">Fleet</p>
 <h1>{escape(title)}</h1>

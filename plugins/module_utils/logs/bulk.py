@@ -7,11 +7,15 @@ confirmed. Its own module omelasticsearch 8.2302 lost the whole batch when a req
 
 Each line has an id, and is created by it: one that is sent again is not stored twice. A line that Elasticsearch cannot
 store (a status of 4xx but 409 and 429) is dropped and counted.
+
+rsyslogd 8.2302 that is stopped takes the batch that it was just sending for sent, up to 512 lines. Each batch is
+therefore in a file of ours until it is confirmed, and the next process sends that first.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -33,6 +37,33 @@ class NotStoredError(SailloftError):
     """The reason for which a batch must be sent again, in one line."""
 
 
+class Unconfirmed:
+    """The lines that are not confirmed yet, in a file that outlives this process; "" is no file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.lines: list[str] = []
+        with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+            self.lines = file.read().splitlines()
+
+    def add(self, batch: list[str]) -> None:
+        """Keep a batch; one that is sent again is there already. Without room for the file it is kept in memory."""
+        lines = list(dict.fromkeys([*self.lines, *batch]))
+        if lines != self.lines and self.path:
+            # Not synced, as this happens for each batch: it is to outlive the process, not the power.
+            with contextlib.suppress(OSError):
+                with open(f"{self.path}.new", "w", encoding="utf-8") as file:
+                    file.write("".join(f"{line}\n" for line in lines))
+                os.replace(f"{self.path}.new", self.path)
+        self.lines = lines
+
+    def clear(self) -> None:
+        """Forget all lines: they are stored."""
+        self.lines = []
+        with contextlib.suppress(OSError):
+            os.remove(self.path)
+
+
 class Sender:
     """The servers of one receiver; the next one is asked when one fails."""
 
@@ -42,6 +73,13 @@ class Sender:
         self.number = 0
         self.connection: http.client.HTTPConnection | None = None
         self.refused = 0
+        self.unconfirmed = Unconfirmed(settings.get("unconfirmed_file") or "")
+
+    def confirm(self, batch: list[str]) -> None:
+        """Store a batch, and the lines that an earlier process did not confirm. Raises NotStoredError."""
+        self.unconfirmed.add(batch)
+        self.send(self.unconfirmed.lines)
+        self.unconfirmed.clear()
 
     def send(self, lines: list[str]) -> None:
         """Store lines, each an id, a space, the day and a record as JSON. Raises NotStoredError."""
@@ -130,7 +168,7 @@ def serve(lines: TextIO, answers: TextIO, sender: Sender) -> None:
         elif text == COMMIT:
             try:
                 if batch:
-                    sender.send(batch)
+                    sender.confirm(batch)
                 answer("OK")
             except NotStoredError as error:
                 answer(f"not stored: {' '.join(str(error).split())}")

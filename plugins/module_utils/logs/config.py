@@ -105,6 +105,8 @@ def _kafka(kafka: Kafka, work: str) -> str:
     settings = {
         "security.protocol": "ssl" if kafka.ca else "",
         "ssl.ca.location": kafka.ca,
+        # librdkafka before 2.0 compares no name by default.
+        "ssl.endpoint.identification.algorithm": "https" if kafka.ca else "",
         "ssl.certificate.location": kafka.certificate,
         "ssl.key.location": kafka.key,
         "queue.buffering.max.messages": str(KAFKA_BUFFER),

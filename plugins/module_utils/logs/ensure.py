@@ -110,7 +110,11 @@ def files(request: LogsRequest, in_image: bool, python: str) -> dict[str, bytes]
         wanted[COUNTS_CODE] = archive.build(counts.__name__)
     if request.elasticsearch:
         stem, _ending = os.path.splitext(request.counts_file)
-        settings = {**asdict(request.elasticsearch), "refused_file": f"{stem}_refused.prom" if stem else ""}
+        settings = {
+            **asdict(request.elasticsearch),
+            "refused_file": f"{stem}_refused.prom" if stem else "",
+            "unconfirmed_file": f"{config.WORK}/elasticsearch.unconfirmed",
+        }
         wanted[BULK_SETTINGS] = (json.dumps(settings, indent=1, sort_keys=True) + "\n").encode()
         wanted[BULK_CODE] = archive.build(bulk.__name__)
     return wanted

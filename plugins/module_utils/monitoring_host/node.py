@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive
@@ -50,6 +50,16 @@ STATISTICS = (
 )
 # Of virtual machines, containers and bridges.
 NOT_PHYSICAL = "^(lo|br.*|bond.*|docker.*|dummy.*|tap.*|veth.*|virbr.*|vnet.*)$"
+# rdma.py measures ports instead of infiniband. The next three have series for each processor, which nothing here reads.
+COLLECTORS = (
+    "--no-collector.infiniband",
+    "--no-collector.cpufreq",
+    "--no-collector.schedstat",
+    "--no-collector.softnet",
+    "--collector.ethtool",
+    f"--collector.ethtool.device-exclude={NOT_PHYSICAL}",
+    f"--collector.ethtool.metrics-include={STATISTICS}",
+)
 SERVICE_TEXT = """[Unit]
 Description=Metrics of this node for node exporter's textfile collector (Sailloft)
 
@@ -151,11 +161,7 @@ def _wanted(
             f"--web.listen-address={host_port(address, port) if is_known else f'{address}:{port}'}",
             *secured,
             f"--collector.textfile.directory={TEXTFILES}",
-            "--no-collector.infiniband",
-            "--collector.ethtool",
-            f"--collector.ethtool.device-exclude={NOT_PHYSICAL}",
-            f"--collector.ethtool.metrics-include={STATISTICS}",
-            *plain_arguments(f"{MODULE}: arguments", request["arguments"]),
+            *_with_given(COLLECTORS, plain_arguments(f"{MODULE}: arguments", request["arguments"])),
         ),
         url=url(request["address"], port, bool(web)) if is_known else "",
     )
@@ -179,6 +185,17 @@ def _wanted(
             HostFile(f"{UNITS}/{DCGM_UNIT}", (terms["head"] + text).encode()),
         ]
     return daemons, files
+
+
+def _with_given(own: Iterable[str], given: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments; ``given`` replace our own of the same name, because node exporter refuses a flag twice."""
+    names = {_flag(argument) for argument in given}
+    return *(argument for argument in own if _flag(argument) not in names), *given
+
+
+def _flag(argument: str) -> str:
+    name = argument.partition("=")[0].lstrip("-")
+    return name[len("no-") :] if name.startswith("no-") else name
 
 
 def _dcgm(program: str, address: str, secured: tuple[str, ...]) -> Daemon:

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ PROGRAMS = {
     BLACKBOX: "/usr/bin/prometheus-blackbox-exporter",
 }
 CLUSTER_PORT = 9094
+CLOCK_MOST_S = 300
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 PLANNED = re.compile(r"(?:(?:rules|targets)/)?[A-Za-z0-9][A-Za-z0-9_-]*\.(?:yml|json)")
 # A file of rules that an earlier plan wrote begins with this.
@@ -60,12 +62,14 @@ def options() -> dict[str, Any]:
         "arguments": {"type": "dict", "default": {}},
         **web_options(),
         "secrets": {"type": "dict", "default": {}, "no_log": True},
+        "controller_s": {"type": "float"},
     }
 
 
 def ensure(system: System, request: Mapping[str, Any], check: bool = False) -> Outcome:
     """Bring the server to the options of the module. Raises HostError."""
     check_systemd(system, MODULE, True)
+    _check_clock(request.get("controller_s"))
     texts = _texts(request["files"])
     stale = _stale_rules(system, texts)
     daemons = server_daemons(request, [*texts, *stale])
@@ -83,6 +87,14 @@ def ensure(system: System, request: Mapping[str, Any], check: bool = False) -> O
         *(daemon.drop_in(MODULE) for daemon in daemons),
     ]
     return converge(system, daemons, files, in_image=False, check=check)
+
+
+def _check_clock(controller_s: float | None) -> None:
+    """Raise HostError for a clock that differs from the controller's by more than a slow connection explains."""
+    ahead_s = 0.0 if controller_s is None else time.time() - controller_s
+    if abs(ahead_s) > CLOCK_MOST_S:
+        way = "ahead of" if ahead_s > 0 else "behind"
+        raise HostError(f"{MODULE}: the clock is {abs(ahead_s):.0f} s {way} the controller's", "set both by NTP")
 
 
 def server_daemons(request: Mapping[str, Any], names: Sequence[str]) -> list[Daemon]:

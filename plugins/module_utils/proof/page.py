@@ -30,18 +30,7 @@ def page(proof: Proof, drawing: str = "", heading_of_drawing: str = "PCIe and NU
     if not_applicable:
         sections.append(_not_applicable(not_applicable))
     body = "\n".join(sections)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{escape(proof.title)}</title>
-<style>
-{_STYLE}</style>
-</head>
-<body>
+    return f"""{head(proof.title, _STYLE)}<body>
 {_header(proof)}
 <main>
 {body}
@@ -49,6 +38,23 @@ def page(proof: Proof, drawing: str = "", heading_of_drawing: str = "PCIe and NU
 <footer>Written by sailloft.fleet. The same proof for programs: {escape(proof.name)}.json</footer>
 </body>
 </html>
+"""
+
+
+def head(title: str, style: str, script: str = "") -> str:
+    """Return a page until its body. ``script``: the source of the only scripts that may run in it, for its policy."""
+    scripts = f"; script-src {script}" if script else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'{scripts}">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
 """
 
 

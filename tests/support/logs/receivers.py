@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import re
+import select
 import signal
 import socket
 import socketserver
@@ -106,12 +108,12 @@ class BulkReceiver:
         return Handler
 
 
-def certificate(folder: Path) -> Path:
-    """Make the key and the certificate of 127.0.0.1, which is its own authority; return its path."""
+def certificate(folder: Path, address: str = "127.0.0.1") -> Path:
+    """Make the key and the certificate of an address, which is its own authority; return its path."""
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"),
+            *("-subj", f"/CN={address}", "-addext", f"subjectAltName=IP:{address}", "-days", "2"),
             *("-keyout", folder / "server.key", "-out", folder / "server.pem"),
         ],
         capture_output=True,
@@ -121,18 +123,25 @@ def certificate(folder: Path) -> Path:
 
 
 class MockBroker:
-    """A Kafka broker that librdkafka simulates inside kcat, the consumer, on a port of its own."""
+    """A Kafka broker that librdkafka simulates inside kcat, the consumer, on a port of its own.
 
-    def __init__(self, folder: Path) -> None:
+    It has no TLS, and tells its clients its own address. With ``tls``, the directory of a certificate, it therefore
+    runs in a network of its own, and a server with TLS has the same address here, which wants the certificate of its
+    clients.
+    """
+
+    def __init__(self, folder: Path, tls: Path | None = None) -> None:
         self.output, self.log = folder / "kafka.out", folder / "kafka.log"
         options = ["-u", "-q", "-C", "-t", "logs", "-b", "none", "-X", "test.mock.num.brokers=1", "-d", "mock"]
+        apart = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if tls else []
         with open(self.output, "wb") as output, open(self.log, "wb") as log:
-            self.process = subprocess.Popen(["kcat", *options], stdout=output, stderr=log)
+            self.process = subprocess.Popen([*apart, "kcat", *options], stdout=output, stderr=log)
         until = time.monotonic() + 60
         while not (place := re.search(r"bootstrap.servers=(\S+)", self.log.read_text())):
             assert time.monotonic() < until, self.log.read_text()
             time.sleep(0.02)
         self.address = place.group(1)
+        self.secured = self._forward(int(self.address.rpartition(":")[2]), tls) if tls else None
 
     @property
     def messages(self) -> list[str]:
@@ -151,30 +160,61 @@ class MockBroker:
     @contextlib.contextmanager
     def reached_at(self, port: int) -> Iterator[None]:
         """Listen on another port, which says where the broker is."""
-        broker = self.address.rpartition(":")[2]
+        server = self._forward(port)
+        try:
+            yield
+        finally:
+            _end(server)
+
+    def _forward(self, port: int, tls: Path | None = None) -> socketserver.ThreadingTCPServer:
+        broker = ("127.0.0.1", int(self.address.rpartition(":")[2]))
+        network = f"/proc/{self.process.pid}/ns/net"
 
         class Forward(socketserver.BaseRequestHandler):
             def handle(self) -> None:
-                with socket.create_connection(("127.0.0.1", int(broker))) as other:
-                    back = threading.Thread(target=_copied, args=(other, self.request), daemon=True)
-                    back.start()
-                    _copied(self.request, other)
+                if tls:  # each connection has a thread, whose further sockets belong to this network
+                    with open(network) as file:
+                        assert ctypes.CDLL(None).setns(file.fileno(), 0) == 0
+                with contextlib.suppress(OSError), socket.create_connection(broker) as other:
+                    if tls:
+                        with _context(tls).wrap_socket(self.request, server_side=True) as secured:
+                            _relay(secured, other)
+                    else:
+                        _relay(self.request, other)
 
         server = socketserver.ThreadingTCPServer(("127.0.0.1", port), Forward)
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            server.socket.close()
+        return server
 
     def stop(self) -> None:
+        if self.secured:
+            _end(self.secured)
         self.process.kill()
         self.process.wait()
 
 
-def _copied(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
+def _end(server: socketserver.ThreadingTCPServer) -> None:
+    server.shutdown()
+    server.socket.close()
+
+
+def _context(folder: Path) -> ssl.SSLContext:
+    """Return a server's context, which wants the certificate of the directory from its clients."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    context.load_verify_locations(folder / "server.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _relay(one: socket.socket, other: socket.socket) -> None:
+    """Copy both ways until one side ends."""
+    far = {one: other, other: one}
+    while True:
+        waiting = [side for side in far if isinstance(side, ssl.SSLSocket) and side.pending()]
+        for side in waiting or select.select(list(far), [], [])[0]:
+            data = side.recv(65536)
+            if not data:
+                return
+            far[side].sendall(data)

@@ -51,7 +51,8 @@ class Rsyslogd:
         request = read_request({"counts_file": str(self.counts), "rack": "r1", "host": "n1", **settings})
         if request.elasticsearch:
             refused = str(folder / "refused.prom")
-            (folder / "bulk.json").write_text(json.dumps({**asdict(request.elasticsearch), "refused_file": refused}))
+            kept = {"refused_file": refused, "unconfirmed_file": str(self.work / "unconfirmed")}
+            (folder / "bulk.json").write_text(json.dumps({**asdict(request.elasticsearch), **kept}))
         commands = config.Commands(
             f"{sys.executable} {folder}/counts.pyz {self.counts}",
             f"{sys.executable} {folder}/bulk.pyz {folder}/bulk.json",

@@ -60,6 +60,18 @@ def test_a_request_that_is_too_large_is_sent_in_halves(tmp_path):
     assert refused.read_text().splitlines()[-1].endswith(" 1")
 
 
+def test_a_batch_that_was_not_confirmed_is_sent_by_the_next_process_too(tmp_path):
+    file = {"unconfirmed_file": str(tmp_path / "unconfirmed")}
+    assert served(Answering((503, b""), **file)).startswith("not stored: ")
+    # rsyslogd sends another batch, without the first one's last line.
+    second = Answering(items(409, 201), items(201), **file)
+    assert served(second, lines=1) == "OK"
+    assert [json.loads(line)["message"] for line in second.bodies[0][1::2]] == ["0", "1"]
+    assert served(second, lines=1) == "OK"
+    assert len(second.bodies[1]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_server_that_is_gone_makes_room_for_the_next():
     sender = bulk.Sender({"servers": ["http://127.0.0.1:1", "http://127.0.0.1:1"], "index": "logs"})
     assert served(sender).startswith("not stored: http://127.0.0.1:1: ConnectionRefusedError")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ from running_rsyslogd import Rsyslogd, wait_for
 from sockets import free_port
 
 pytestmark = pytest.mark.long
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own needs root")
 
 LINES = [f"line {number:04}" for number in range(300)]
 
@@ -74,16 +76,23 @@ def test_a_record_has_the_fields_of_its_place(bulk, tls, rsyslogd):
     assert record["_index"].startswith("logs-20")
 
 
-def test_nothing_is_lost_while_the_receiver_is_gone_and_rsyslogd_is_killed(bulk, tls, rsyslogd):
+@pytest.mark.parametrize(
+    ("how", "lost"),
+    [
+        # A kill loses what came after the last checkpoint at most.
+        (signal.SIGKILL, 10),
+        (signal.SIGTERM, 0),
+    ],
+)
+def test_few_lines_are_lost_if_rsyslogd_ends_while_the_receiver_is_gone(bulk, tls, rsyslogd, how, lost):
     server = rsyslogd(**to(bulk, tls))
     server.say(LINES[:200])
-    server.stop(signal.SIGKILL)
+    server.stop(how)
     server.start()
     server.say(LINES[200:])
     assert bulk.messages == []
     bulk.start()
-    # A kill loses what came after the last checkpoint at most.
-    arrived(bulk, len(LINES) - 10)
+    arrived(bulk, len(LINES) - lost)
     assert server.counted("dropped_total", "elasticsearch", "full") == 0
 
 
@@ -146,9 +155,35 @@ def test_a_broker_that_is_gone_gets_the_lines_from_the_next_process_but_one(rsys
     server.stop()
     server.start()
     with broker.reached_at(port):
-        # omkafka sends what it kept in its file together with the next line; it loses one that it was just sending.
+        # omkafka sends what it kept in its file together with the next line; rsyslogd loses one that it was sending.
         server.say(["the next line"])
         arrived(broker, len(LINES))
+
+
+@needs_root
+def test_a_broker_with_tls_gets_the_lines_of_clients_that_it_knows(tls, rsyslogd, tmp_path):
+    broker = MockBroker(tmp_path, tls)
+    try:
+        pem = {name: str(tls / "server.pem") for name in ("ca", "certificate")}
+        server = rsyslogd(kafka={"brokers": [broker.address], **pem, "key": str(tls / "server.key")})
+        server.say(LINES)
+        arrived(broker, len(LINES))
+    finally:
+        broker.stop()
+
+
+@needs_root
+def test_a_broker_whose_certificate_names_another_host_gets_nothing(rsyslogd, tmp_path):
+    certificate(tmp_path, "127.0.0.2")
+    broker = MockBroker(tmp_path, tmp_path)
+    try:
+        pem = {name: str(tmp_path / "server.pem") for name in ("ca", "certificate")}
+        server = rsyslogd(kafka={"brokers": [broker.address], **pem, "key": str(tmp_path / "server.key")})
+        server.say(LINES[:3])
+        time.sleep(3)
+        assert broker.messages == []
+    finally:
+        broker.stop()
 
 
 def test_rsyslogd_accepts_all_settings(tls, rsyslogd, bulk):

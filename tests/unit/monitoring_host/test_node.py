@@ -148,3 +148,14 @@ def test_a_node_without_the_package_is_refused(host, monkeypatch):
     monkeypatch.setattr(node, "NODE_EXPORTER", "/usr/bin/nonesuch")
     with raises(HostError, "nonesuch", "prometheus-node-exporter"):
         ensure(host)
+
+
+def test_arguments_of_the_site_replace_ours_of_the_same_name(host):
+    ensure(host, arguments=["--collector.softnet", "--collector.ethtool.metrics-include=^none", "--no-collector.zfs"])
+    flags = [argument.partition("=")[0].replace("--no-", "--") for argument in command(host)]
+    assert len(flags) == len(set(flags))
+    assert command(host)[-3:] == [
+        "--collector.softnet",
+        "--collector.ethtool.metrics-include=^none",
+        "--no-collector.zfs",
+    ]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,14 @@ def test_check_mode_foresees_what_a_run_changes_and_the_next_run_changes_nothing
     assert not server.ensure(host, request(secrets={"slack": "hidden"})).changed
     secret = Path(host.path("/etc/prometheus/secrets/slack"))
     assert (secret.read_text(), secret.stat().st_mode & 0o777) == ("hidden", 0o640)
+
+
+@pytest.mark.parametrize(("offset_s", "way"), [(-3600, "ahead"), (3600, "behind")])
+def test_a_server_with_a_wrong_clock_is_refused_before_anything_is_written(host, offset_s, way):
+    with raises(HostError, "clock", way):
+        server.ensure(host, request(controller_s=time.time() + offset_s))
+    assert held(host) == {}
+    assert server.ensure(host, request(controller_s=time.time() - 60), check=True).changed
 
 
 def test_programs_listen_on_one_address_and_the_alertmanagers_are_a_cluster(host):

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from ansible.errors import AnsibleActionFail
 
@@ -36,17 +38,16 @@ def run(make, monkeypatch):
 
 def test_the_module_gets_the_files_and_the_addresses_of_the_inventory(run):
     arguments = run(plan={"receivers": {}}, retention_days=60)
-    assert set(arguments) == {"files", "address", "peers", "retention_days"}
+    assert set(arguments) == {"files", "address", "peers", "retention_days", "controller_s"}
     assert (arguments["address"], arguments["peers"]) == ("10.0.0.1", ["10.0.0.2"])
     assert "replica: mon1" in arguments["files"]["prometheus.yml"]
     assert "10.0.0.2:9100" in arguments["files"]["targets/node.json"]
 
 
 def test_without_a_plan_the_module_gets_the_arguments_as_they_are(run):
-    assert run(files={"prometheus.yml": ""}, address="10.0.0.1") == {
-        "files": {"prometheus.yml": ""},
-        "address": "10.0.0.1",
-    }
+    arguments = run(files={"prometheus.yml": ""}, address="10.0.0.1")
+    assert abs(arguments.pop("controller_s") - time.time()) < 60
+    assert arguments == {"files": {"prometheus.yml": ""}, "address": "10.0.0.1"}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Plan the monitoring of 10,000 hosts from their variables, against the limits of 10 s and 500 MiB.
 
-    benchmarks/health/monitoring.py [--hosts 10000]
+    benchmarks/monitoring/plan.py [--hosts 10000]
 
 The inventory is made in Ansible's own objects, with the variables that a blueprint gives, as Ansible would have it
 after reading it. Measured is what the action does: reading the variables of each host and making the files' texts, in
