@@ -54,14 +54,16 @@ def server(signed: SignedImage, network: Network) -> HttpServer:
     return HttpServer(network, Path(signed.image.store.path), 8001)
 
 
-def altered_files(signed: SignedImage, server: HttpServer) -> Iterator[tuple[str, Path, bytes, str]]:
+def altered_files(signed: SignedImage, server: HttpServer, older: bytes) -> Iterator[tuple[str, Path, bytes, str]]:
     """Yield each link, its file in the store, what an attacker puts there, and why the first stage refuses it.
 
-    The sequence of the statements grows, as the first stage looks at no older ones again; the store has the last one.
+    The first stage keeps the highest statement whose signature holds: those without come first, the right one is the
+    last. Reasons that follow each other differ.
     """
     image, store, keys = signed.image, signed.image.store, signed.image.keys
     folder = image.parts.folder
     statement, manifest = Path(store.place("nodes", "statement")), image.file("manifest.json")
+    seen = statement.read_bytes()
     node = {"digest": image.digest, "servers": [server.url], "report": f"{server.url}/report"}
     other_key = Signer(str(folder / "other.sec"), str(folder / "other.pub"))
     now_s = time.time()
@@ -70,10 +72,12 @@ def altered_files(signed: SignedImage, server: HttpServer) -> Iterator[tuple[str
     # For an hour, a statement also names the image before.
     other = state(store, keys, {**node, "digest": OTHER_IMAGE}, now_s - 2 * CHANGE_S)
     signed.follow(server, secure_boot=True)
-    right, signature = statement.read_bytes(), manifest.with_name("manifest.json.minisig")
-    yield "a byte of the statement", statement, right.replace(b"10.9.0.1", b"10.9.0.9"), "the signature does not hold"
-    yield "an expired statement", statement, expired, "has expired at"
+    signature = manifest.with_name("manifest.json.minisig")
+    yield "a byte of the statement", statement, seen.replace(b"10.9.0.1", b"10.9.0.9"), "the signature does not hold"
+    yield "no statement", statement, b"", "no answer"
     yield "a statement of another key", statement, foreign, "the signature does not hold"
+    yield "an older statement", statement, older, "which this node has seen"
+    yield "an expired statement", statement, expired, "has expired at"
     yield "a statement of another image", statement, other, f"the signed kernel is that of image {image.digest}, but"
     data = manifest.read_bytes()
     yield (
@@ -103,7 +107,7 @@ def test_each_altered_file_is_refused_and_the_right_ones_boot(
     image = signed.image
     node = {"digest": image.digest, "servers": [server.url], "report": f"{server.url}/report"}
     older = state(image.store, image.keys, node)
-    seen = signed.follow(server, secure_boot=True)
+    signed.follow(server, secure_boot=True)
     network.dnsmasq([server.url], signed=Path(image.store.path))
     secure_boot.enrolled(network.folder / "variables.fd", signed.signer)
     tpm = SoftwareTpm(network)
@@ -111,18 +115,16 @@ def test_each_altered_file_is_refused_and_the_right_ones_boot(
     assert failures(first.wait_for(UP, FIRMWARE_BOOT_S), signed, server) == []
     first.stop()
 
-    links = list(altered_files(signed, server))
+    links = list(altered_files(signed, server, older))
     right = {path: path.read_bytes() for _link, path, _data, _reason in links}
-    before = Path(image.store.place("nodes", "statement"))
-    write_atomic(before, older)
-    second = Node(network, tpm.options(), "secure")
-    console = second.wait_for(f"is older than {seen}, which this node has seen", FIRMWARE_BOOT_S)
+    second, console, before = None, "", links[0][1]
     for link, path, data, reason in links:
         write_atomic(path, data)
         # Only now is the last file right again: the node asks for the next one at once.
         if before != path:
             write_atomic(before, right[before])
-        assert second.wait_for(reason, BOOT_S, len(console)), link
+        second = second or Node(network, tpm.options(), "secure")
+        assert second.wait_for(reason, FIRMWARE_BOOT_S, len(console)), link
         console, before = second.console, path
     assert "starting test-node" not in console
     write_atomic(before, right[before])

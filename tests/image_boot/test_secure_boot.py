@@ -179,7 +179,7 @@ def test_firmware_boots_the_signed_kernel_by_http(image: Image, network: Network
     options = [word for setting in by_http for word in ("-fw_cfg", setting)]
     program = secure_boot.signed(image, site, tmp_path)
     # The role's URL of the program has no port.
-    start(network, image, program, options, port=80).wait_for("sailloft: network:", BOOT_S + FIRMWARE_S)
+    start(network, image, program, options, port=80).wait_for("sailloft: first stage", BOOT_S + FIRMWARE_S)
     assert f"GET /nodes/{MAC.replace(':', '-')}.efi" in (network.folder / "nginx-80/access.log").read_text()
     assert "sent " not in (network.folder / "dnsmasq.log").read_text()
 

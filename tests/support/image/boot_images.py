@@ -152,8 +152,13 @@ def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
     return made_image(parts, stage, tmp_path, parts.folder / "top")
 
 
-def made_image(parts: Parts, stage: Path, tmp_path: Path, top: Path, base: Path | None = None) -> Image:
-    """Make the store of ``image``, with the squashfs ``top`` as upper layer and ``base``, or Debian, as the lower."""
+def made_image(
+    parts: Parts, stage: Path, tmp_path: Path, top: Path, base: Path | None = None, own: tuple[str, ...] = ()
+) -> Image:
+    """Make the store of ``image``, with the squashfs ``top`` as upper layer and ``base``, or Debian, as the lower.
+
+    ``own`` are further kernel arguments.
+    """
     folder = tmp_path / "store"
     blobs = folder / "blobs"
     for name in ("blobs", "images", "channels", "nodes"):
@@ -181,7 +186,7 @@ def made_image(parts: Parts, stage: Path, tmp_path: Path, top: Path, base: Path 
         architecture="amd64",
         kernel=kernel,
         first_stage=manifests.FirstStage(*put(stage), (statement.FORMAT,)),
-        kernel_arguments=ARGUMENTS,
+        kernel_arguments=(*ARGUMENTS, *own),
         writable_mib=64,
         layers=tuple(layers),
         packages=(),
