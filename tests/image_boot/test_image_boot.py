@@ -15,6 +15,7 @@ from boot_images import Image, follow, sign, state
 from boot_network import MAC, NODE, HttpServer, Network, Node, SoftwareTpm
 from boot_reports import BOOT_S, reported
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.issue import CHANGE_S
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
@@ -193,8 +194,8 @@ def test_a_node_boots_by_no_statement_that_does_not_hold(image: Image, network: 
         path = Path(image.store.place("nodes", "statement"))
         path.write_bytes(path.read_bytes().replace(b'"name": "', b'"name": "x'))
     else:
-        # The command line names the image of another channel, which is there and signed.
-        state(image.store, image.keys, {**node, "digest": "0" * 64})
+        # The command line names another image than the statement. For an hour, the one before may boot too.
+        state(image.store, image.keys, {**node, "digest": "0" * 64}, time.time() - 2 * CHANGE_S)
     machine = Node(network, boot)
     machine.process.wait(STAGE_S)
     causes = {"expired": "has expired at", "another image": f"names image {image.digest}, the statement {'0' * 64}"}

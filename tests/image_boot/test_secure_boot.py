@@ -9,6 +9,7 @@ import gzip
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from pathlib import Path
 import pytest
 import secure_boot
 from boot_images import Image, Parts, follow, made_image, state
-from boot_network import HttpServer, Network, Node, SoftwareTpm
+from boot_network import MAC, HttpServer, Network, Node, SoftwareTpm
 from boot_reports import BOOT_S, reported
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import measurements
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.issue import CHANGE_S
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured, policy
 
 pytestmark = [
@@ -49,16 +51,18 @@ def start(
     program: bytes,
     devices: Sequence[object] = (),
     stated: dict[str, object] | None = None,
+    port: int = 8001,
 ) -> Node:
     """Start a node whose image has this program, and whose firmware has its keys; ``devices`` are QEMU's options.
 
     ``stated`` is what the statement says in place of the image.
     """
     secure_boot.publish(image, program)
-    server = HttpServer(network, Path(image.store.path), 8001)
+    server = HttpServer(network, Path(image.store.path), port)
     follow(image.store, image.keys, [server.url], kernel_arguments=[], secure_boot=True)
     if stated:
-        state(image.store, image.keys, stated)
+        # The image before, which this statement also names, boots for an hour.
+        state(image.store, image.keys, stated, time.time() - 2 * CHANGE_S)
     network.dnsmasq([server.url], signed=Path(image.store.path))
     return Node(network, [*devices], "secure")
 
@@ -148,13 +152,15 @@ def test_a_signed_kernel_of_another_image_than_the_statements_boots_nothing(
     assert "starting test-node" not in console
 
 
-@pytest.mark.parametrize("change", ["none", "other key", "one byte", "revoked"])
+@pytest.mark.parametrize("change", ["none", "other key", "one byte", "revoked", "iPXE"])
 def test_a_kernel_that_the_site_has_not_signed_is_refused(image: Image, network: Network, tmp_path: Path, change: str):
     site, other = (secure_boot.make_pair(tmp_path, name) for name in ("site", "other"))
     revoked = (other,) if change == "revoked" else ()
     secure_boot.enrolled(network.folder / "variables.fd", site, *revoked, revoked=revoked)
     program = bytearray(secure_boot.unsigned(image, site, tmp_path))
-    if change != "none":
+    if change == "iPXE":
+        program = bytearray(Path("/usr/lib/ipxe/ipxe.efi").read_bytes())
+    elif change != "none":
         program = bytearray((site if change == "one byte" else other).sign(bytes(program), 0))
     if change == "one byte":
         # In the command line.
@@ -162,6 +168,20 @@ def test_a_kernel_that_the_site_has_not_signed_is_refused(image: Image, network:
     node = start(network, image, bytes(program))
     console = node.wait_for(DENIED, FIRMWARE_S)
     assert "first stage" not in console
+
+
+def test_firmware_boots_the_signed_kernel_by_http(image: Image, network: Network, tmp_path: Path):
+    """UEFI HTTP boot, by the role's answer to the vendor class HTTPClient, and no TFTP."""
+    site = secure_boot.make_pair(tmp_path, "site")
+    secure_boot.enrolled(network.folder / "variables.fd", site)
+    # OVMF tries PXE before HTTP, unless this is off (its PlatformPei reads it).
+    by_http = [f"name=opt/org.tianocore/IPv{version}PXESupport,string=no" for version in (4, 6)]
+    options = [word for setting in by_http for word in ("-fw_cfg", setting)]
+    program = secure_boot.signed(image, site, tmp_path)
+    # The role's URL of the program has no port.
+    start(network, image, program, options, port=80).wait_for("sailloft: first stage", BOOT_S + FIRMWARE_S)
+    assert f"GET /nodes/{MAC.replace(':', '-')}.efi" in (network.folder / "nginx-80/access.log").read_text()
+    assert "sent " not in (network.folder / "dnsmasq.log").read_text()
 
 
 def test_a_node_trusts_both_keys_while_they_are_rotated(image: Image, network: Network, tmp_path: Path):

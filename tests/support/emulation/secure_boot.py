@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,27 +24,41 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel im
 # The tools are unpacked once.
 CACHE = REPOSITORY / ".cache" / "secure_boot"
 OWNER = "5a11f700-0000-4000-8000-000000000001"
+PAGE = REPOSITORY / "docs/how-to/secure-boot.md"
+
+
+def run_documented(command: str, place: Path) -> None:
+    """Run the page's command that this pattern matches, on ``place`` without its suffix instead of the site's boot."""
+    (text,) = re.findall(command, PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    text = text.replace("/etc/sailloft/boot", str(place)).replace("SITE", place.name)
+    subprocess.run(["sh", "-c", text], check=True, capture_output=True)
 
 
 def make_pair(folder: Path, name: str) -> SecureBoot:
-    """Make a key and its certificate, as docs/how-to/secure-boot.md says; return the signer."""
+    """Make a key and its certificate, by the page's command; return the signer."""
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
-    command = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", "3650"]
-    subprocess.run(
-        [*command, "-subj", f"/CN={name}", "-keyout", key, "-out", certificate], check=True, capture_output=True
-    )
+    run_documented(r"^ {4}(openssl req .*\\\n.*)$", folder / name)
     found = read_secure_boot({"certificate": str(certificate), "key": str(key)})
     assert found
     return found
 
 
 def enrolled(variables: Path, *trusted: SecureBoot, revoked: tuple[SecureBoot, ...] = ()) -> None:
-    """Write the variables of a firmware with Secure Boot that trusts these, in db, and refuses those in dbx."""
+    """Write the variables of a firmware with Secure Boot that trusts these, in db, and refuses those in dbx.
+
+    The firmware gets the files that the page lets people enrol in its setup.
+    """
     command = ["virt-fw-vars", "--input", OVMF / "OVMF_VARS_4M.fd", "--output", variables, "--secure-boot"]
     for word, signers in (("--set-pk", trusted[:1]), ("--add-kek", trusted[:1]), ("--add-db", trusted)):
-        command += [part for signer in signers for part in (word, OWNER, signer.certificate)]
-    command += [part for signer in revoked for part in ("--add-dbx-cert", OWNER, signer.certificate)]
+        command += [part for signer in signers for part in (word, OWNER, _for_setup(signer))]
+    command += [part for signer in revoked for part in ("--add-dbx-cert", OWNER, _for_setup(signer))]
     subprocess.run(command, check=True, capture_output=True)
+
+
+def _for_setup(signer: SecureBoot) -> Path:
+    place = Path(signer.certificate).with_suffix("")
+    run_documented(r"`(openssl x509 [^`]*)`", place)
+    return place.with_suffix(".cer")
 
 
 def unsigned(image: Image, signer: SecureBoot, work: Path) -> bytes:

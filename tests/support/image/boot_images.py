@@ -152,8 +152,13 @@ def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
     return made_image(parts, stage, tmp_path, parts.folder / "top")
 
 
-def made_image(parts: Parts, stage: Path, tmp_path: Path, top: Path) -> Image:
-    """Make the store of ``image``, with the squashfs ``top`` as the image's upper layer."""
+def made_image(
+    parts: Parts, stage: Path, tmp_path: Path, top: Path, base: Path | None = None, own: tuple[str, ...] = ()
+) -> Image:
+    """Make the store of ``image``, with the squashfs ``top`` as upper layer and ``base``, or Debian, as the lower.
+
+    ``own`` are further kernel arguments.
+    """
     folder = tmp_path / "store"
     blobs = folder / "blobs"
     for name in ("blobs", "images", "channels", "nodes"):
@@ -165,7 +170,7 @@ def made_image(parts: Parts, stage: Path, tmp_path: Path, top: Path) -> Image:
         return digest, path.stat().st_size
 
     layers = []
-    for name, source, salt in (("base", parts.folder / "base", "aabb"), ("top", top, "")):
+    for name, source, salt in (("base", base or parts.folder / "base", "aabb"), ("top", top, "")):
         layer = shutil.copy(source, tmp_path / name)
         root = append_verity(layer, salt)
         size = source.stat().st_size
@@ -181,7 +186,7 @@ def made_image(parts: Parts, stage: Path, tmp_path: Path, top: Path) -> Image:
         architecture="amd64",
         kernel=kernel,
         first_stage=manifests.FirstStage(*put(stage), (statement.FORMAT,)),
-        kernel_arguments=ARGUMENTS,
+        kernel_arguments=(*ARGUMENTS, *own),
         writable_mib=64,
         layers=tuple(layers),
         packages=(),

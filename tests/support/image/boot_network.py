@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from boot_server_role import dnsmasq_configuration, nginx_configuration, render
@@ -92,11 +93,17 @@ class Network:
         self.start([*there, "busybox", "udhcpd", "-f", self.folder / "udhcpd.conf"], self.folder / "udhcpd.log")
 
     def dnsmasq(
-        self, servers: list[str], dhcp: str = "full", nic_driver: str = "ipxe", signed: Path | None = None
+        self,
+        servers: list[str],
+        dhcp: str = "full",
+        nic_driver: str = "ipxe",
+        signed: Path | None = None,
+        altered: Mapping[str, str] | None = None,
     ) -> None:
         """Start TFTP for the node, and DHCP: complete, or the part that another DHCP server leaves to it.
 
-        With ``signed``, a store, the node has Secure Boot and gets the file of this store.
+        With ``signed``, a store, the node has Secure Boot and gets the file of this store. ``altered`` are texts of the
+        configuration, and what an attacker has put in their place.
         """
         tftp = self.folder / "tftp"
         tftp.mkdir()
@@ -114,6 +121,9 @@ class Network:
             boot_server_address=SERVER,
             boot_server_dhcp=dhcp,
         )
+        for ours, theirs in (altered or {}).items():
+            assert ours in text, text
+            text = text.replace(ours, theirs)
         file = self.folder / "dnsmasq.conf"
         file.write_text(text.replace("/var/lib/misc", str(self.folder)))
         # "--no-daemon" also keeps the current user; the namespace has no other.
@@ -122,6 +132,14 @@ class Network:
         while "started" not in log.read_text():
             assert process.poll() is None, log.read_text()
             time.sleep(0.05)
+
+    def tftp(self, address: str, folder: Path) -> Path:
+        """Start another machine's TFTP server, which knows nothing of DHCP, after ``dnsmasq``; return its log."""
+        self._run(f"ip address add {address}/24 dev nodes0")
+        log = self.folder / f"tftp-{address}.log"
+        command = ["dnsmasq", "--conf-file=/dev/null", "--no-daemon", "--port=0", "--bind-interfaces", "--pid-file="]
+        self.start([*command, f"--listen-address={address}", "--enable-tftp", f"--tftp-root={folder}"], log)
+        return log
 
 
 class HttpServer:
@@ -219,12 +237,12 @@ class Node:
         stop(self.process)
         self.log.unlink()
 
-    def wait_for(self, text: str, seconds: float) -> str:
-        """Wait until ``text`` is on the console in a complete line; return the console."""
+    def wait_for(self, text: str, seconds: float, after: int = 0) -> str:
+        """Wait until ``text`` is on the console in a complete line; return the console from character ``after`` on."""
         begun = time.monotonic()
 
         def is_there() -> bool:
-            return "\n" in self.console.partition(text)[2]
+            return "\n" in self.console[after:].partition(text)[2]
 
         while not is_there():
             assert self.process.poll() is None or is_there(), (
@@ -233,7 +251,7 @@ class Node:
             waited_s = time.monotonic() - begun
             assert waited_s < scaled_s(seconds), f"no {text!r} in {waited_s:.0f} s\n{self.console[-6000:]}"
             time.sleep(0.1)
-        return self.console
+        return self.console[after:]
 
 
 class SoftwareTpm:

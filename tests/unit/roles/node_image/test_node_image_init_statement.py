@@ -199,6 +199,12 @@ def test_a_statement_that_is_not_the_sites_boots_nothing(site, serve, data, caus
     assert "file=nodes/statement&wanted=" in sink.asked[0][0]
 
 
+def test_a_node_with_a_signed_command_line_is_named_by_its_address_until_the_statement_names_it(site):
+    output = booted(site, ["http://127.0.0.1:9"], f"{ONCE} node=", "sailloft.signed=1")
+    assert f"REFUSED: node {MAC}: " in output
+
+
+
 def test_an_expired_statement_is_refused_with_the_clocks_that_decide(site, serve):
     """The statement is in order, and the node's clock is a year ahead of the server's."""
     behaviour = Behaviour(b"")
