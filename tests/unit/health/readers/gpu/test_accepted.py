@@ -50,6 +50,17 @@ def speed(root, address, gt_s):
     write(root, f"/sys/bus/pci/devices/{address}/current_link_speed", f"{gt_s} GT/s PCIe\n")
 
 
+class WatchedNode(Node):
+    """A node that counts how often the speed of a link was read."""
+
+    looks = 0
+
+    def text(self, path):
+        if path.endswith("current_link_speed"):
+            WatchedNode.looks += 1
+        return super().text(path)
+
+
 def drained(root, plan=PLAN, copies=(55.1, 55.2), between=391.0, collective=478.0, awake=None, **answers):
     """Return a node whose idle links are slow, and those in ``awake`` while nvbandwidth copies."""
     for address in (FIRST, SECOND, PORT):
@@ -67,12 +78,15 @@ def drained(root, plan=PLAN, copies=(55.1, 55.2), between=391.0, collective=478.
             return Ran(0, printed.nccl(collective), "")
         for address, gt_s in (awake or {FIRST: 32.0, SECOND: 32.0, PORT: 32.0}).items():
             speed(root, address, gt_s)
-        time.sleep(5 * accepted.LOOK_S)
+        # Two looks at each of the three links after they woke, however busy the machine.
+        first, end = WatchedNode.looks, time.monotonic() + 20
+        while WatchedNode.looks < first + 7 and time.monotonic() < end:
+            time.sleep(accepted.LOOK_S)
         for address in (FIRST, SECOND, PORT):
             speed(root, address, 2.5)
         return Ran(0, printed.nvbandwidth([FIRST, SECOND], list(copies), between), "")
 
-    return Node(plan, str(root), run=run)
+    return WatchedNode(plan, str(root), run=run)
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +129,8 @@ def test_copies_slower_than_accepted_are_faults_of_their_gpu(tmp_path):
 
 def test_a_gpu_that_nvbandwidth_does_not_list_is_not_measured(tmp_path):
     node = drained(tmp_path, **{"/opt/nvbandwidth/nvbandwidth": Ran(0, printed.nvbandwidth([FIRST], [55.0], None), "")})
+    for address in (FIRST, SECOND, PORT):
+        speed(tmp_path, address, 32.0)
     verdicts = Verdicts(accepted.read_copies(node), PLAN)
     assert verdicts.faults() == set()
     for check in ("nvbandwidth_to_gpu", "nvbandwidth_from_gpu", "pcie_speed"):
@@ -124,6 +140,7 @@ def test_a_gpu_that_nvbandwidth_does_not_list_is_not_measured(tmp_path):
 def test_a_speed_that_was_not_seen_during_the_copies_is_not_measured(tmp_path):
     answer = Ran(0, printed.nvbandwidth([FIRST, SECOND], [55.0, 55.0]), "")
     node = drained(tmp_path, **{"/opt/nvbandwidth/nvbandwidth": answer})
+    write(tmp_path, f"/sys/bus/pci/devices/{FIRST}/current_link_speed", "Unknown")
     verdicts = Verdicts(accepted.read_copies(node), PLAN)
     assert verdicts.results["pcie_speed", Place("gpu", FIRST)].verdict == NOT_MEASURED
 
