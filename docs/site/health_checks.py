@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / ".collections"))
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import model
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Rule
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import (
+    bandwidth,
     bmc,
     checker,
     gpu,
@@ -28,6 +29,7 @@ PAGE = ROOT / "docs/reference/health.md"
 BEGIN = "<!-- Written by docs/site/health_checks.py from the tables of rules: change these instead. -->\n"
 SUBJECTS = {
     "GPUs, NVLinks and NVSwitches": gpu,
+    "Bandwidths against the acceptance": bandwidth,
     "Xids": xid,
     "Other lines of the kernel's log": kernel,
     "Host": host,

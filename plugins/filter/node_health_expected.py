@@ -136,7 +136,7 @@ def _accepted(name: str, path: str) -> dict[str, float]:
         return {}
     try:
         with open(path, encoding="utf-8") as stream:
-            return judge.accepted_copies(Proof.from_dict(json.load(stream)).claims)
+            return judge.accepted_rates(Proof.from_dict(json.load(stream)).claims)
     except (OSError, ValueError, SailloftError) as error:
         raise AnsibleFilterError(
             f"{name}: {path}: {error}; run playbooks/accept.yml again or remove the file"

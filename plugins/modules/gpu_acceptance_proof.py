@@ -121,7 +121,7 @@ def proof(params: dict[str, Any]) -> Proof:
     host = read_saved(params["host_topology"]) if params["host_topology"] else None
     causes = judge.known_causes(host if guest else node, guest)
     results = judge.of_nvbandwidth(params["nvbandwidth"], node)
-    results.append(judge.of_nccl(params["nccl"], None, causes, "all_reduce_perf within the node"))
+    results.append(judge.of_nccl(params["nccl"], None, causes, judge.WITHIN_NODE))
     ports = [part["run"].get("port_gbit_s") for part in params["rails"]]
     ports_gbyte_s = sum(ports) / 8 if ports and all(ports) else 0
     results.append(judge.of_nccl(params["nccl_nodes"], ports_gbyte_s, causes, "all_reduce_perf over several nodes"))

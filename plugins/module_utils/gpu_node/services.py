@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import packages
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.units import unit_states
 
 # The states for which "systemctl is-enabled" ends with status 0: systemctl(1).
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")
@@ -16,7 +16,10 @@ def ensure(system: System, names: list[str], start: bool, in_image: bool, check:
     """Enable the units ``names`` and, with ``start``, start them, in order. Raises HostError."""
     outcome = Outcome()
     root = ["--root=/"] if in_image else []  # systemctl then uses no running systemd
-    states = _of_image(system, names) if in_image else packages.unit_states(system, names)
+    if in_image:
+        states = _of_image(system, names)
+    else:
+        states = {each.name: (each.active_state, each.file_state) for each in unit_states(system, names)}
     for name in names:
         active, enabled = states.get(name, ("", ""))
         if enabled not in ENABLED:

@@ -16,6 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.units import unit_state
 
 MODULE = "node_health"
 CODE = "/usr/lib/sailloft/health.pyz"
@@ -90,7 +91,7 @@ def ensure(
     is_enabled = system.exists(WANTS)
     if not is_enabled:
         outcome.differ(f"{TIMER} enabled", False, True)
-    is_stopped = is_enabled and not in_image and not _is_running(system)
+    is_stopped = is_enabled and not in_image and unit_state(system, TIMER).active_state != "active"
     if is_stopped:
         outcome.differ(f"{TIMER} running", False, True)
     if check or not outcome.changed:
@@ -147,10 +148,6 @@ def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
     if outcome.changed and not check and not in_image:
         system.run(["systemctl", "daemon-reload"])
     return outcome
-
-
-def _is_running(system: System) -> bool:
-    return system.run(["systemctl", "show", "--property=ActiveState", "--value", TIMER]).strip() == "active"
 
 
 def _start(system: System, in_image: bool, is_enabled: bool, must_restart: bool) -> None:

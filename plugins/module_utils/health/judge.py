@@ -41,6 +41,7 @@ MOST = 2.0**64
 BLANKS = range(0x7FFFFFFFFFFFFFF0, 0x8000000000000000)
 # Of several results of one check at one place the worst counts, and a measured one more than one that is not measured.
 ORDER = (FAIL, PASS, NOT_MEASURED)
+DEEP = ""  # the witness of a deep check's pass, which counts for what any reader saw
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Judged:
     """The verdicts of one round."""
 
     results: tuple[Result, ...] = ()  # one for each check and place, sorted
-    # Check, place and witness of each pass of a full window: a fault of one witness does not end by another's pass.
+    # Check, place and witness of each pass of a full window, which ends the faults that this witness saw.
     passes: frozenset[tuple[str, Place, str]] = frozenset()
     events: tuple[Event, ...] = ()
     resets: tuple[Place, ...] = ()  # the parts that were reset since the round before, without a reboot
@@ -117,12 +118,15 @@ def judge(
     # A device that is gone cannot be measured, and is one fault.
     gone = {each.place for each in results if each.check == DEVICE_MISSING and each.verdict == FAIL}
     results = [each for each in results if each.verdict != NOT_MEASURED or each.place not in gone]
+    deep = {reading.reader for reading in readings if reading.is_deep}
+
+    def by(seen: Result) -> str:
+        return DEEP if seen.reader in deep else witness(rules.get(seen.check), seen.reader, seen.source)
+
     return Judged(
         _worst(results),
         frozenset(
-            (each.check, each.place, witness(rules.get(each.check), each.reader, each.source))
-            for each in results
-            if each.verdict == PASS and not each.is_partial
+            (each.check, each.place, by(each)) for each in results if each.verdict == PASS and not each.is_partial
         ),
         tuple(event for reading in good for event in reading.events if not _is_off(event.check, expected)),
         tuple(sorted(judgement.resets)),

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Turn the verdicts of a round into faults, which stay until their cause is shown to be gone. Pure.
 
-- A fault of a measured check ends with a pass of the same check by the same reader (of a counter or a median: from the
-  same source) at the same place.
+- A fault of a measured check ends with a pass of the same check at the same place by the same reader (of a counter or a
+  median: from the same source), or by a deep one.
 - A fault of an event ends when what it asks for was done since: a reboot, or a reset of the part. An event that asks
   for nothing of the node (a note, an application's error) is forgotten after a day.
 - A fault of a measured check ends when the plan no longer has the part or the value.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import Judged, witness
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import DEEP, Judged, witness
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     ACTIONS,
     APPLICATION,
@@ -267,8 +267,8 @@ def _passed(judged: Judged, rules: Mapping[str, Rule]) -> End:
         key = (fault.check, fault.place)
         if fault.is_event or key in failing:
             return ""
-        is_passed = (*key, witness(rules.get(fault.check), fault.reader, fault.source)) in judged.passes
-        return "passed" if is_passed else ""
+        witnesses = (witness(rules.get(fault.check), fault.reader, fault.source), DEEP)
+        return "passed" if any((*key, each) in judged.passes for each in witnesses) else ""
 
     return how
 

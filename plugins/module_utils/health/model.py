@@ -100,7 +100,8 @@ class Reading:
     """All that one reader found in one round. ``error``: why it measured nothing at all (its deadline, no program).
 
     ``kept``: what the reader gets back in its next round, as ``Node.kept``: its place in a log. It is saved with the
-    faults of this reading or not at all, so that no event is lost or counted twice.
+    faults of this reading or not at all, so that no event is lost or counted twice. ``is_deep``: of a deep check, whose
+    pass also ends what other readers found.
     """
 
     reader: str  # the reader's name: "nvidia_smi"
@@ -109,6 +110,7 @@ class Reading:
     error: str = ""
     seconds: float = 0.0  # how long it took
     kept: dict[str, str] = field(default_factory=dict)
+    is_deep: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class Expected:
     # {"nvidia_driver": "550.163.01", "firmware 0000:4b:00.0": ...}
     versions: dict[str, str] = field(default_factory=dict)
     gpu_settings: dict[str, str] = field(default_factory=dict)  # {"persistence_mode": "Enabled", "ecc_mode": "Enabled"}
-    # Rates by accept.yml, GB/s, by nvbandwidth's test and GPU: "host_to_device_memcpy_ce 0000:4b:00.0".
+    # Rates by accept.yml, GB/s: "host_to_device_memcpy_ce 0000:4b:00.0" of a GPU, "all_reduce_perf" of the node.
     accepted: dict[str, float] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     units: tuple[str, ...] = ()  # systemd units that must be active

@@ -37,7 +37,7 @@ class Reader:
     name: str
     read: Callable[[Node], Reading]
     deadline_s: float
-    is_deep: bool = False  # only on nodes that are out of service
+    is_deep: bool = False  # only on nodes that are out of service, and alone
     lists: tuple[str, ...] = ()
 
 

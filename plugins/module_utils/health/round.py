@@ -179,9 +179,12 @@ def _read(
         return Node(given.expected, given.paths.root, given.saved.kept.get(reader.name, {}), run)
 
     started = [reader for reader in readers if reader.name not in hanging]
-    for reader, outcome in zip(started, process.read_all(started, node)):
-        readings.append(outcome.reading)
-        left += [Left(reader.name, each.pid, each.program, each.start_ticks, now) for each in outcome.alive]
+    # Deep checks need the GPUs for themselves: one after the other.
+    deep = [[reader] for reader in started if reader.is_deep]
+    for group in (*deep, [reader for reader in started if not reader.is_deep]):
+        for reader, outcome in zip(group, process.read_all(group, node)):
+            readings.append(replace(outcome.reading, is_deep=reader.is_deep))
+            left += [Left(reader.name, each.pid, each.program, each.start_ticks, now) for each in outcome.alive]
     return readings, left
 
 
@@ -195,7 +198,7 @@ def _twice(
 ) -> tuple[list[Reading], list[Left]]:
     """Run the deep readers that found a fault a second time, and return what both runs say. Raises RoundError."""
     if not any(reading.measurements or reading.error for reading in readings):
-        raise RoundError(f"{given.expected.host}: no deep check can run on this node", "install DCGM, which has dcgmi")
+        raise RoundError(f"{given.expected.host}: no deep check can run on this node", "install DCGM or nvbandwidth")
     first = {reading.reader: _with(FAIL, reading, given, now()) for reading in readings}
     second, left = _read([reader for reader in readers if first.get(reader.name)], left, given, now())
     again = {reading.reader: _with(PASS, reading, given, now()) for reading in second}

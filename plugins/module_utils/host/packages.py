@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.units import unit_states
 
 RELEASE = "/etc/os-release"
 # The words in ID and ID_LIKE (os-release(5)) by Ansible's os_family.
@@ -41,9 +42,10 @@ def observe(system: System, request: dict[str, Any]) -> Outcome:
         # rpm fails if no installed package provides one of the names, and reports the name.
         system.run(["rpm", "--query", "--whatprovides", *wanted])
     sockets = request["sockets"].get(family, [])
-    for name, state in (unit_states(system, sockets) if sockets else {}).items():
-        if state != ("active", "enabled"):
-            outcome.differ(name, " ".join(state), "active enabled")
+    for state in unit_states(system, sockets) if sockets else []:
+        words = f"{state.active_state} {state.file_state}"
+        if words != "active enabled":
+            outcome.differ(state.name, words, "active enabled")
     return outcome
 
 
@@ -67,10 +69,3 @@ def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:
         name, _space, state = line.partition(" ")
         states.setdefault(name, set()).add(state)
     return states
-
-
-def unit_states(system: System, names: list[str]) -> dict[str, tuple[str, str]]:
-    """Return ActiveState and UnitFileState of each unit: systemctl(1), show."""
-    output = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", *names])
-    blocks = [dict(line.split("=", 1) for line in block.split("\n")) for block in output.strip().split("\n\n")]
-    return {name: (block["ActiveState"], block["UnitFileState"]) for name, block in zip(names, blocks)}

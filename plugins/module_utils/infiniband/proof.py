@@ -82,11 +82,8 @@ def cable_claims(plan: FabricPlan, found: str, marks: Marks) -> Iterator[Claim]:
     faults = compare_cables(cables, {}, None, read_infiniband(found)).faults
     _mark(plan, cables.links, faults, marks)
     missing = {fault.cable for fault in faults if fault.kind == "missing"}
-    faulty = {
-        device
-        for device, links in by_device.items()
-        if any(str(link) in fault.cable.split(" and ") for link in links for fault in faults)
-    }
+    at_fault = {cable for fault in faults for cable in fault.cable.split(" and ")}
+    faulty = {device for device, links in by_device.items() if any(str(link) in at_fault for link in links)}
     gone = {device for device in faulty if all(str(link) in missing for link in by_device[device])}
     of_gone = {str(link) for device in gone for link in by_device[device]}
     for device in sorted(gone):

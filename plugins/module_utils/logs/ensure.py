@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.units import unit_state
 from ansible_collections.sailloft.fleet.plugins.module_utils.logs import bulk, config, counts
 from ansible_collections.sailloft.fleet.plugins.module_utils.logs.request import LogsRequest, read_request
 
@@ -79,7 +80,7 @@ def ensure(
     is_enabled = system.exists(WANTS)
     if not is_enabled:
         outcome.differ(f"{SERVICE} enabled", False, True)
-    is_stopped = not in_image and not _is_running(system)
+    is_stopped = not in_image and unit_state(system, SERVICE).active_state != "active"
     if is_stopped:
         outcome.differ(f"{SERVICE} running", False, True)
     if CONFIG in outcome.after and not (check and not system.exists(RSYSLOGD)):  # its package may be installed later
@@ -156,10 +157,6 @@ def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
     if outcome.changed and not check and not in_image:
         system.run(["systemctl", "daemon-reload"])
     return outcome
-
-
-def _is_running(system: System) -> bool:
-    return system.run(["systemctl", "show", "--property=ActiveState", "--value", SERVICE]).strip() == "active"
 
 
 def _shown(path: str, content: bytes | None) -> str | None:

@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System, root_remedy
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.units import unit_state
 
 UNITS = "/etc/systemd/system"
 MARKS = "/run/sailloft-monitoring"
@@ -285,16 +286,10 @@ def _running(system: System, daemon: Daemon, in_image: bool) -> DaemonState:
     enabled = system.exists(daemon.wants)
     if in_image:
         return DaemonState(enabled, False, False, ())
-    output = system.run(["systemctl", "show", "--property=ActiveState,MainPID,NeedDaemonReload", daemon.unit])
-    shown = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
-    pid = shown.get("MainPID", "0")
-    command = b"" if pid == "0" else system.read_bytes(f"/proc/{pid}/cmdline") or b""
-    return DaemonState(
-        enabled,
-        shown.get("ActiveState") in ("active", "activating", "reloading"),
-        shown.get("NeedDaemonReload") == "yes",
-        tuple(command.decode(errors="replace").rstrip("\0").split("\0")) if command else (),
-    )
+    unit = unit_state(system, daemon.unit)
+    command = b"" if unit.pid == "0" else system.read_bytes(f"/proc/{unit.pid}/cmdline") or b""
+    arguments = tuple(command.decode(errors="replace").rstrip("\0").split("\0")) if command else ()
+    return DaemonState(enabled, unit.runs, unit.is_outdated, arguments)
 
 
 def _same(wanted: Sequence[str], running: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.unit i
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.units import unit_state
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler import files as names
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler import restart
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.hardware import differences
@@ -83,9 +84,10 @@ def _controller(system: System, options: Mapping[str, Any], check: bool) -> Outc
         outcome.differ(path, _read(system, path), None)
     conf, gres = f"{FOLDER}/{names.SLURM}", f"{FOLDER}/{names.GRES}"
     old = held[conf] or ""
-    is_enabled, is_active = _unit_state(system, CONTROLLER)
+    unit = unit_state(system, CONTROLLER)
+    is_enabled, is_active = unit.is_enabled, unit.runs
     if not (is_enabled and is_active):
-        outcome.differ(CONTROLLER, _shown(is_enabled, is_active), "enabled, running")
+        outcome.differ(CONTROLLER, str(unit), "enabled, running")
     pending = (_read(system, PENDING) or "").split()
     if pending and not outcome.changed:
         outcome.differ(f"{CONTROLLER} files", "other files", "the planned ones")
@@ -143,10 +145,11 @@ def _node(system: System, options: Mapping[str, Any], check: bool) -> Outcome:
     if not system.is_executable(names.HEALTH_PROGRAM):
         outcome.differ(f"{names.HEALTH_PROGRAM} executable", False, True)
     wants = f"/etc/systemd/system/multi-user.target.wants/{NODE}"
-    is_enabled, is_active = _unit_state(system, NODE) if options["now"] else (system.exists(wants), False)
+    unit = unit_state(system, NODE) if options["now"] else None
+    is_enabled, is_active = (unit.is_enabled, unit.runs) if unit else (system.exists(wants), False)
     runs_or_image = is_active or not options["now"]
     if not (is_enabled and runs_or_image):
-        outcome.differ(NODE, _shown(is_enabled, is_active), "enabled, running" if options["now"] else "enabled")
+        outcome.differ(NODE, str(unit or "disabled"), "enabled, running" if unit else "enabled")
     pending = options["now"] and system.exists(PENDING)
     if pending and not outcome.changed:
         outcome.differ(f"{NODE} settings", "other settings", "the planned ones")
@@ -228,17 +231,6 @@ def _compared(wanted: Mapping[str, str], held: Mapping[str, str | None]) -> Outc
         if held[path] != text:
             outcome.differ(path, held[path], text)
     return outcome
-
-
-def _unit_state(system: System, unit: str) -> tuple[bool, bool]:
-    """Return whether a unit is enabled, and whether it runs."""
-    output = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", unit])
-    state = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
-    return state.get("UnitFileState") == "enabled", state.get("ActiveState") in ("active", "activating", "reloading")
-
-
-def _shown(is_enabled: bool, is_active: bool) -> str:
-    return f"{'enabled' if is_enabled else 'disabled'}, {'running' if is_active else 'stopped'}"
 
 
 def _read(system: System, path: str) -> str | None:

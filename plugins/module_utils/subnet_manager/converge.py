@@ -13,12 +13,13 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.unit import check_systemd
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.units import UnitState, unit_state
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_files import CONF, NAMES
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.opensm_options import need_restart, values
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.request import TOP_PRIORITY
@@ -60,15 +61,6 @@ _PARTITION_ERROR = re.compile(r"PARSE ERROR.*|.*retrying with default config.*")
 PAUSE_S = 0.5
 
 
-class FabricService(NamedTuple):
-    """The service of a fabric: its name, what is at boot and now, and whether systemd read an older unit."""
-
-    name: str
-    enabled: bool
-    active: bool
-    outdated: bool
-
-
 def converge(system: System, options: Mapping[str, Any], check: bool = False) -> Outcome:
     """Bring the host to the options of the module ``ib_manager``. Raises HostError.
 
@@ -90,16 +82,16 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
     waits = system.exists(_pending(fabric))
     if waits and not written:
         outcome.differ(f"{_unit(fabric)} loaded", "other files", "the planned ones")
-    service = _service(system, _unit(fabric))
-    others = [other for other in (_service(system, name) for name in PACKAGED) if other.enabled or other.active]
+    service = unit_state(system, _unit(fabric))
+    others = [other for other in (unit_state(system, name) for name in PACKAGED) if other.is_enabled or other.runs]
     for other in others:
-        outcome.differ(other.name, _shown(other), "masked, stopped")
-    if not (service.enabled and service.active):
-        outcome.differ(service.name, _shown(service), "enabled, running")
-    if service.outdated and unit_file not in written:
+        outcome.differ(other.name, str(other), "masked, stopped")
+    if not (service.is_enabled and service.runs):
+        outcome.differ(service.name, str(service), "enabled, running")
+    if service.is_outdated and unit_file not in written:
         outcome.differ(f"{service.name} read by systemd", "an older one", "the planned one")
-    reasons = _restart_reasons(system, fabric, texts, files[unit_file]) if service.active else []
-    reasons += ["the unit"] if service.active and service.outdated and "the unit" not in reasons else []
+    reasons = _restart_reasons(system, fabric, texts, files[unit_file]) if service.runs else []
+    reasons += ["the unit"] if service.runs and service.is_outdated and "the unit" not in reasons else []
     restarts = bool(reasons) and options["restart"]
     if restarts:
         outcome.differ(f"{service.name} started", "with other settings", f"with {', '.join(reasons)} as planned")
@@ -107,7 +99,7 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
     outcome.facts = {"needs_restart": waiting, "manager": ""}
     if check:
         return outcome
-    if service.active and [path for path in written if path != unit_file]:
+    if service.runs and [path for path in written if path != unit_file]:
         # A run that is killed now, or whose files opensm refuses, leaves it to the next one to let opensm read them.
         system.replace(_pending(fabric), b"")
     for path in written:
@@ -121,15 +113,15 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
 def _run(
     system: System,
     options: Mapping[str, Any],
-    service: FabricService,
-    others: list[FabricService],
+    service: UnitState,
+    others: list[UnitState],
     restarts: bool,
     written: list[str],
     unit_file: str,
 ) -> None:
     """Start, restart or reload the service where it is needed, and wait until opensm has done its work."""
     # Also after a run that was killed before.
-    if unit_file in written or service.outdated:
+    if unit_file in written or service.is_outdated:
         system.run(["systemctl", "daemon-reload"])
     for other in others:
         system.run(["systemctl", "mask", "--now", other.name])
@@ -138,9 +130,9 @@ def _run(
     # Only the first manager of a plan has this priority. It may stand by until the present master hands over.
     first = planned.get("sm_priority") == str(TOP_PRIORITY)
     running_log = _log(system, options["fabric"])
-    if not service.active or restarts:
+    if not service.runs or restarts:
         start = _size(system, log)
-        if not service.enabled:
+        if not service.is_enabled:
             system.run(["systemctl", "enable", service.name])
         system.run(["systemctl", "restart" if restarts else "start", service.name])
         _wait(system, service.name, log, start, options["limit_s"], first)
@@ -151,7 +143,7 @@ def _run(
         system.run(["systemctl", "reload", service.name])
         if sweeps:
             _wait(system, service.name, running_log, start, options["limit_s"], True)
-    elif not service.enabled:
+    elif not service.is_enabled:
         system.run(["systemctl", "enable", service.name])
 
 
@@ -201,21 +193,6 @@ def _unit_text(fabric: str, folder: str) -> str:
         opensm=OPENSM,
         units=UNITS,
     )
-
-
-def _service(system: System, name: str) -> FabricService:
-    output = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState,NeedDaemonReload", name])
-    state = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
-    return FabricService(
-        name,
-        state.get("UnitFileState") in ("enabled", "enabled-runtime"),
-        state.get("ActiveState") in ("active", "activating", "reloading"),
-        state.get("NeedDaemonReload") == "yes",
-    )
-
-
-def _shown(service: FabricService) -> str:
-    return f"{'enabled' if service.enabled else 'disabled'}, {'running' if service.active else 'stopped'}"
 
 
 def _earlier(system: System, path: str) -> str | None:

@@ -138,8 +138,8 @@ class Server(ServerTree):
         super().remove(path)
 
     def run(self, argv: list[str], stdin: str | None = None, timeout_s: float | None = None) -> str:
-        if argv[:2] == ["systemctl", "show"] and "--value" in argv:
-            return "active\n" if argv[-1] in self.running else "inactive\n"
+        if argv[:2] == ["systemctl", "show"]:
+            return f"ActiveState={'active' if argv[-1] in self.running else 'inactive'}\n"
         self.commands.append(" ".join(argv))
         if argv[0] == "virsh":
             if self.domains is None:

@@ -55,16 +55,23 @@ def test_a_node_must_have_what_its_recording_has_and_the_inventory_says():
     assert expected.settings["xid_79"].disabled == "ticket 7"
 
 
-def test_rates_of_the_first_day_are_those_of_copies_that_were_not_too_slow(tmp_path):
+def test_rates_of_the_first_day_are_those_that_were_not_too_slow(tmp_path):
     host = machines.as_recorded(SERVER)
     gpus = sorted(item.address for item in host.functions if item.kind == "gpu")[:2]
-    run = {"status": "measured", "output": printed.nvbandwidth(gpus, [13.0, 3.0])}
-    proof = Proof("acceptance-gpu01", "acceptance", "gpu01", judge.claims(judge.of_nvbandwidth(run, host)))
-    path = tmp_path / "acceptance-gpu01.json"
-    path.write_text(json.dumps(proof.to_dict()))
-    expected = made(node_health_recording=RECORDING, proofs_path=str(tmp_path))
+    copies = judge.of_nvbandwidth({"status": "measured", "output": printed.nvbandwidth(gpus, [13.0, 3.0])}, host)
+    collective = judge.of_nccl({"status": "measured", "output": printed.nccl(478.1)}, None, (), judge.WITHIN_NODE)
+
+    def accepted(baseline=None):
+        claims = judge.claims([*copies, collective], baseline)
+        path = tmp_path / "acceptance-gpu01.json"
+        path.write_text(json.dumps(Proof("acceptance-gpu01", "acceptance", "gpu01", claims).to_dict()))
+        return made(node_health_recording=RECORDING, proofs_path=str(tmp_path)).accepted
+
     tests = ("device_to_host_memcpy_ce", "host_to_device_memcpy_ce")
-    assert expected.accepted == {f"{test} {gpus[0]}": 13.0 for test in tests}
+    links = {f"{test} {gpus[0]}": 13.0 for test in tests}
+    assert accepted() == {**links, "device_to_device_memcpy_read_ce": 391.0, "all_reduce_perf": 478.1}
+    # NVLinks are judged by a baseline only.
+    assert accepted({judge.WITHIN_NODE: 600.0}) == {**links, "device_to_device_memcpy_read_ce": 391.0}
     assert made(node_health_recording=RECORDING, proofs_path=str(tmp_path / "none")).accepted == {}
 
 

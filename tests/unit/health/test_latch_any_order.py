@@ -67,9 +67,8 @@ class Latch(RuleBasedStateMachine):
         states=st.fixed_dictionaries({key: st.sampled_from(STATES) for key in KEYS}),
         events=st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(PLACES)), max_size=2),
         failed=st.sets(st.sampled_from(READERS)),
-        deep=st.dictionaries(st.sampled_from(PLACES), st.booleans()),
     )
-    def round(self, states, events, failed, deep):
+    def round(self, states, events, failed):
         found = {reader: [] for reader in READERS}
         for (check, place, reader), state in states.items():
             if state != "absent":
@@ -87,26 +86,41 @@ class Latch(RuleBasedStateMachine):
                 for reader in READERS
             ),
             Reading("log", counts, tuple(log)),
-            Reading("deep", tuple(measured("deep_width", not passes, place) for place, passes in deep.items())),
         )
-        self.follow(states, events, failed, deep)
+        self.follow(states, events, failed)
 
-    def follow(self, states, events, failed, deep):
-        """Change the model as the rules say."""
+    @rule(passes=st.dictionaries(st.sampled_from(PLACES), st.booleans()))
+    def deep_round(self, passes):
+        """Make a deep round, whose reader judges a check of its own and one that light readers judge too."""
+        found = [
+            measured(check, value, place)
+            for place, good in passes.items()
+            for check, value in (("deep_width", not good), ("width", 16 if good else 8))
+        ]
+        self.node.read(self.now(), Reading("deep", tuple(found), is_deep=True))
+        self.follow_reboot()
+        for place, good in passes.items():
+            for check in ("deep_width", "width"):
+                if good:
+                    self.measured.pop((check, place), None)
+                else:
+                    self.measured[check, place] = "deep"
+
+    def follow_reboot(self):
         if self.is_rebooted:
             self.events = {each for each in self.events if each[0] not in ENDED_BY_REBOOT}
+        self.is_rebooted = False
+
+    def follow(self, states, events, failed):
+        """Change the model as the rules say."""
+        self.follow_reboot()
         self.events = {each for each in self.events if not (each[1] in self.unseen and each[0] in ENDED_BY_RESET)}
-        self.is_rebooted, self.unseen, self.known = False, set(), set(PLACES)
+        self.unseen, self.known = set(), set(PLACES)
         self.events |= set(events)
         read = {key: state for key, state in states.items() if key[2] not in failed}
         for check in VALUES:
             for place in PLACES:
                 self.measure(check, place, {key[2]: read[key] for key in read if key[:2] == (check, place)})
-        for place, passes in deep.items():
-            if passes:
-                self.measured.pop(("deep_width", place), None)
-            else:
-                self.measured["deep_width", place] = "deep"
         for reader in READERS:
             self.lost[reader] = self.lost[reader] + 1 if reader in failed else 0
 

@@ -10,6 +10,7 @@ import pytest
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import packages
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import units
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -112,7 +113,7 @@ def test_missing_packages_and_stopped_sockets_are_shown_with_their_states():
     assert outcome.after == {"a": "installed", "c": "installed", SOCKETS[0]: "active enabled"}
     assert host.commands == [
         ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", "a", "b", "c"],
-        ["systemctl", "show", "--property=ActiveState,UnitFileState", *SOCKETS],
+        ["systemctl", "show", f"--property={units.PROPERTIES}", *SOCKETS],
     ]
 
 

@@ -30,7 +30,7 @@ class Node(System):
         if argv[0] == ensure.RSYSLOGD:
             return super().run(argv)
         if argv[1] == "show":
-            return "active\n" if self.is_running else "inactive\n"
+            return f"ActiveState={'active' if self.is_running else 'inactive'}\n"
         self.commands.append(" ".join(argv))
         if "enable" in argv:
             self.replace(ensure.WANTS, b"")

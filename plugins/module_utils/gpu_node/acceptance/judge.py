@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common import nvbandwidth
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import outputs
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import measuring_tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance.run import MEASURED
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import outlook
@@ -37,6 +36,7 @@ COLLECTIVE_SHARE = 0.75
 # arXiv 2407.05467: virtual machines are within 5% of bare metal.
 BASELINE_SHARE = 0.95
 UNIT = "GB/s"
+WITHIN_NODE = f"{measuring_tools.ALL_REDUCE} within the node"
 # Counters of roce_counters_info that increase when RoCE loses packets on the way or in the NIC.
 LOSSES = ("out_of_sequence", "roce_dropped", "dropped_by_port")
 
@@ -76,13 +76,13 @@ def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[BandwidthResu
     if run.get("status") != MEASURED:
         return [_not_measured("copies between host and GPUs", source, run)]
     try:
-        read = nvbandwidth.copies(run["output"])
-    except nvbandwidth.UnreadableError as error:
+        read = measuring_tools.copies(run["output"])
+    except measuring_tools.UnreadableError as error:
         return [
             _not_measured("copies between host and GPUs", source, {"reason": f"its output cannot be read: {error}"})
         ]
     results = []
-    between: dict[str, list[nvbandwidth.Copy]] = {}
+    between: dict[str, list[measuring_tools.Copy]] = {}
     for copy in read.copies:
         if copy.test.startswith("device_to_device"):
             between.setdefault(copy.test, []).append(copy)
@@ -117,8 +117,8 @@ def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str
     if run.get("status") != MEASURED:
         return _not_measured(name, source, run)
     try:
-        measured = outputs.nccl_bus_gb_per_s(run["output"])
-    except nvbandwidth.UnreadableError as error:
+        measured = measuring_tools.nccl_bus_gb_per_s(run["output"])
+    except measuring_tools.UnreadableError as error:
         return _not_measured(name, source, {"reason": f"its output cannot be used: {error}"})
     if ports_gb_per_s:
         basis = f"{ports_gb_per_s:.1f} {UNIT} of a node's NICs"
@@ -138,8 +138,8 @@ def of_rail(
     if run.get("status") != MEASURED:
         return _not_measured(title, f"ib_write_bw, {ends}", run)
     try:
-        measured = outputs.perftest_gb_per_s(run["output"])
-    except nvbandwidth.UnreadableError as error:
+        measured = measuring_tools.perftest_gb_per_s(run["output"])
+    except measuring_tools.UnreadableError as error:
         return _not_measured(title, f"ib_write_bw, {ends}", {"reason": f"its output cannot be read: {error}"})
     port = run.get("port_gbit_s")
     limits = {"port": port / 8} if port else {}
@@ -224,15 +224,23 @@ def measured(claims_before: list[Claim]) -> dict[str, float]:
     }
 
 
-def accepted_copies(claims_before: list[Claim]) -> dict[str, float]:
-    """Return the rates of copies between host and GPUs that held, in GB/s: "host_to_device_memcpy_ce 0000:4b:00.0"."""
+def accepted_rates(claims_before: list[Claim]) -> dict[str, float]:
+    """Return the rates in GB/s that a node reaches by itself, by tool: those that a deep health check measures again.
+
+    "host_to_device_memcpy_ce 0000:4b:00.0" for each GPU, "device_to_device_memcpy_read_ce" and "all_reduce_perf" for
+    the node.
+    """
+    # A rate that was too low on the first day says nothing of a healthy node.
+    slow = {claim.claim for claim in claims_before if claim.holds is False}
+    kept = [claim for claim in claims_before if claim.claim not in slow]
+    sources = {claim.claim: claim.source for claim in kept if claim.layer == LAYER}
     rates = {}
-    for claim in claims_before:
-        test, address = claim.claim.partition(",")[0], claim.source.partition("nvbandwidth, ")[2]
-        is_copy = claim.layer == LAYER and test in (nvbandwidth.TO_GPU, nvbandwidth.FROM_GPU) and address
-        # A rate that was too low on the first day says nothing of a healthy link.
-        if is_copy and claim.holds is not False and isinstance(claim.seen, dict) and UNIT in claim.seen:
-            rates[f"{test} {address}"] = float(claim.seen[UNIT])
+    for name, rate in measured(kept).items():
+        test, address = name.partition(",")[0], sources[name].partition("nvbandwidth, ")[2]
+        if test in (measuring_tools.TO_GPU, measuring_tools.FROM_GPU) and address:
+            rates[f"{test} {address}"] = rate
+        elif test == measuring_tools.BETWEEN_GPUS or name == WITHIN_NODE:
+            rates[test.partition(" ")[0]] = rate
     return rates
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers import kernel_log
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu import (
+    accepted,
     amd,
     bandwidth,
     dcgm,
@@ -38,6 +39,8 @@ READERS = (
     Reader("nvlink", nvlink.read, 35),
     Reader("dcgm", dcgm.read, 45),
     Reader("dcgm_diag", dcgm.read_diagnostic, 2450, is_deep=True),
+    Reader("nvbandwidth", accepted.read_copies, 340, is_deep=True),
+    Reader("all_reduce_perf", accepted.read_collective, 340, is_deep=True),
     Reader("bandwidth", bandwidth.read, 20),
     Reader("fabric_manager", fabric_manager.read, 20),
     Reader("versions", versions.read, 20),

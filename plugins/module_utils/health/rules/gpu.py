@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common import nvbandwidth
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     AT_LEAST,
     AT_MOST,
     CONFIGURATION,
     EQUAL,
     HARDWARE,
-    MEDIAN_AT_LEAST,
     Expected,
     ExpectedDevice,
     Place,
@@ -48,12 +46,6 @@ DIAGNOSTICS = (
     "other",
 )
 
-# The checks of nvbandwidth's tests.
-BANDWIDTHS = {"pcie_bandwidth_to_gpu": nvbandwidth.TO_GPU, "pcie_bandwidth_from_gpu": nvbandwidth.FROM_GPU}
-# The least median, as a share of what was accepted: half of the lanes or an older generation give half. An estimate.
-ACCEPTED_SHARE = 0.75
-MEASUREMENTS = 12
-
 
 def _of_gpu(value: Callable[[ExpectedDevice], float | None]) -> Limit:
     """Return what a planned GPU must have."""
@@ -82,16 +74,6 @@ def _version(name: str, kind: str) -> Limit:
         if place.kind != kind:
             return None
         return expected.versions.get(f"{name} {place.name}".rstrip(), expected.versions.get(name))
-
-    return limit
-
-
-def _accepted(test: str) -> Limit:
-    """Return the least rate of a GPU's copies, from the acceptance of the first day."""
-
-    def limit(expected: Expected, place: Place) -> float | None:
-        rate = expected.accepted.get(f"{test} {place.name}") if place.kind == "gpu" else None
-        return None if rate is None else ACCEPTED_SHARE * rate
 
     return limit
 
@@ -237,23 +219,6 @@ _SMI_RULES = (
     _number("gpu_power_under_load", "GPU power under load", "W"),
 )
 
-_BANDWIDTH_RULES = tuple(
-    Rule(
-        check,
-        f"PCIe copies {words} slower than accepted",
-        HARDWARE,
-        MEDIAN_AT_LEAST,
-        "drain",
-        f"arXiv 2407.05467, 2.3, with an estimate: {ACCEPTED_SHARE:.0%} of the acceptance",
-        "pcie-link-degraded",
-        unit="GB/s",
-        samples=MEASUREMENTS,
-        is_occasional=True,
-        expected=_accepted(BANDWIDTHS[check]),
-    )
-    for check, words in (("pcie_bandwidth_to_gpu", "to the GPU"), ("pcie_bandwidth_from_gpu", "from the GPU"))
-)
-
 _NVLINK_RULES = (
     Rule(
         "gpu_nvlinks_active",
@@ -391,7 +356,6 @@ _AMD_RULES = (
 
 RULES = (
     *_SMI_RULES,
-    *_BANDWIDTH_RULES,
     *_NVLINK_RULES,
     *_DCGM_RULES,
     *_FABRIC_MANAGER_RULES,

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Rule
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import (
+    bandwidth,
     bmc,
     checker,
     gpu,
@@ -23,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import
 TABLES: tuple[tuple[Rule, ...], ...] = (
     checker.RULES,
     gpu.RULES,
+    bandwidth.RULES,
     xid.RULES,
     kernel.RULES,
     host.RULES,

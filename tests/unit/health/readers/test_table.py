@@ -56,7 +56,7 @@ def refused(_argv, _timeout_s):
 @pytest.mark.parametrize("expected", [Expected("gpu01"), EXPECTED], ids=["nothing planned", "two GPUs"])
 def test_every_reader_runs_on_a_node_without_files_and_programs(tmp_path, expected):
     outcomes = process.read_all(
-        [reader for reader in READERS if not reader.is_deep],
+        READERS,
         lambda _reader: Node(expected, str(tmp_path), run=refused),
     )
     for outcome in outcomes:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common import nvbandwidth
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import measuring_tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import gpus
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.gpu import BANDWIDTHS
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.bandwidth import SITE
 
 READER = "bandwidth"
 FILE = "/var/lib/sailloft-health/nvbandwidth.json"
@@ -31,13 +31,12 @@ def read(node: Node) -> Reading:
     if node.kept.get("written") == written:
         return Reading(READER, kept=node.kept)
     try:
-        report = nvbandwidth.copies(node.text(FILE))
-    except nvbandwidth.UnreadableError as error:
+        report = measuring_tools.copies(node.text(FILE))
+    except measuring_tools.UnreadableError as error:
         raise NotMeasuredError(f"{FILE}: {error.cause}") from error
-    checks = {test: check for check, test in BANDWIDTHS.items()}
-    copies = [each for each in report.copies if each.test in checks and each.column < len(report.gpus)]
+    copies = [each for each in report.copies if each.test in SITE and each.column < len(report.gpus)]
     rates = tuple(
-        Measurement(checks[copy.test], Place("gpu", report.gpus[copy.column]), copy.gb_per_s, f"{FILE}: {copy.test}")
+        Measurement(SITE[copy.test], Place("gpu", report.gpus[copy.column]), copy.gb_per_s, f"{FILE}: {copy.test}")
         for copy in copies
     )
     return Reading(READER, rates, kept={"written": written})

@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Measurement, Place, Reading, clean
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.address import gpus, pci_address
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu import jobs
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.gpu import DIAGNOSTICS
 
@@ -51,6 +52,7 @@ def read_diagnostic(node: Node) -> Reading:
     """Run DCGM's diagnostic, which needs the GPUs for itself: only on a drained node."""
     if not gpus(node.expected) or not os.path.exists(node.path(PROGRAM)):
         return Reading(DEEP_READER)
+    jobs.refuse(node)
     addresses = entities(node.run(("dcgmi", "discovery", "-l"), TIMEOUT_S).stdout)
     ran = node.run(("dcgmi", "diag", "-r", str(LEVEL), "-j"), DEEP_TIMEOUT_S)
     return Reading(DEEP_READER, parse_diagnostic(ran.stdout or ran.stderr, addresses))

@@ -155,7 +155,7 @@ def parse(text: str, expected: Expected) -> tuple[Measurement, ...]:
         return _without_driver(clean(text), expected)
     corrupted = {pci_address(each) for each in CORRUPTED.findall(text)}
     measurements, places = [], []
-    for element in _log(text).findall("gpu"):
+    for element in log(text).findall("gpu"):
         gpu = _gpu(element)
         places.append(gpu.place)
         measurements += gpu.measurements()
@@ -163,7 +163,7 @@ def parse(text: str, expected: Expected) -> tuple[Measurement, ...]:
     return (_count(len(places)), _driver(False), *measurements)
 
 
-def _log(text: str) -> ET.Element:
+def log(text: str) -> ET.Element:
     """Return the XML between what the tool prints before and after it."""
     start, end, closing = text.find("<nvidia_smi_log"), text.rfind("</nvidia_smi_log>"), "</nvidia_smi_log>"
     if start < 0:

@@ -3,8 +3,8 @@
 """PCIe links of the planned devices, from /sys: presence, width, speed, and the counters of Advanced Error Reporting.
 
 A GPU lowers the speed of its link while it is idle, and /sys does not say whether it is. So a speed that is too low
-says nothing here of a link that leads to a GPU; nvidia-smi, which knows the GPU's state, judges it. Links of other
-devices keep their speed unless the device sleeps.
+says nothing here of a link that leads to a GPU: the readers nvidia_smi, while a job works, and nvbandwidth, which
+copies on a drained node, judge it. Links of other devices keep their speed unless the device sleeps.
 """
 
 from __future__ import annotations
@@ -106,19 +106,19 @@ def _speed(node: Node, device: ExpectedDevice, place: Place, sleep: str) -> Iter
     speed, reason = parse_speed(text), ""
     if speed is None:
         reason = f"{text!r:.60} is no speed"
-    elif speed < device.link_speed_gt_s and (sleep or leads_to_gpu(node, device)):
+    elif speed < device.link_speed_gt_s and (sleep or gpus_of(node, device)):
         reason = f"{speed:g} GT/s says nothing: the device {f'sleeps ({sleep})' if sleep else 'may be idle'}"
         speed = None
     yield Measurement("pcie_speed", place, speed, path, reason)
 
 
-def leads_to_gpu(node: Node, device: ExpectedDevice) -> bool:
-    """Return True for a GPU, and for a port directly above one: the port shows the speed of the link below it."""
+def gpus_of(node: Node, device: ExpectedDevice) -> list[str]:
+    """Return a GPU's own address, and of a port those directly below it, whose link's speed the port shows."""
     if device.kind == "gpu":
-        return True
+        return [device.address]
     folder = f"{DEVICES}/{device.address}"
     below = [name for name in node.names(folder) if ADDRESS.fullmatch(name)]
-    return any(optional(node, f"{folder}/{name}/class").startswith(SLOW_WHEN_IDLE) for name in below)
+    return [name for name in below if optional(node, f"{folder}/{name}/class").startswith(SLOW_WHEN_IDLE)]
 
 
 def parse_speed(text: str) -> float | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from gpu_readings import FIRST, SECOND, Verdicts, expected, node, write
+from gpu_readings import FIRST, SECOND, Verdicts, expected, gpu, node, report, write
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
@@ -212,6 +212,7 @@ def test_numbers_of_dcgm_become_addresses(tmp_path):
         "dcgmi discovery -l": DISCOVERY,
         "dcgmi health -g 0 -c -j": health("Failure", Memory="Failure"),
         "dcgmi diag -r 3 -j": four(memory=[entity(1, "Fail", warning(2))]),
+        "nvidia-smi -q -x": report(gpu(FIRST), gpu(SECOND)),
     }
     assert Verdicts(read(node(tmp_path, answers, TWO)), TWO).faults() == {("dcgm_health", f"gpu {SECOND}")}
     deep = Verdicts(read_diagnostic(node(tmp_path, answers, TWO)), TWO)
