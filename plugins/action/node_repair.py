@@ -118,6 +118,7 @@ class ActionModule(ActionBase):
                 }
                 for name, line in begun.items()
             },
+            "open": sorted(name for name, case in cases_of(log.lines, 0.0).items() if case.is_open),
             "waiting": sorted({line.node for line in lines if line.result in IDLE}),
         }
 
