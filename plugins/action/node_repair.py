@@ -131,10 +131,7 @@ class ActionModule(ActionBase):
         words = repaired(cases_of(log.lines, since_s), arguments["repaired"], now_s)
         watched = next((line.nodes for line in reversed(log.lines) if line.step == WATCH), 0)
         world = RepairWorld(
-            {
-                name: _node(name, hostvars[name], services.get(name), arguments["proofs"])
-                for name in arguments["nodes"]
-            },
+            {name: _node(name, hostvars[name], services.get(name), arguments["proofs"]) for name in arguments["nodes"]},
             cases_of([*log.lines, *words], since_s),
             settings,
             now_s,
@@ -169,6 +166,7 @@ def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, 
     return RepairNode(
         name,
         None if read is None else answers.read(read),
+        float(variables.get("__node_repair_asked_s") or 0),
         service,
         is_spare=any(variables.get(one) is True for one in ("site_spare", "node_boot_spare")),
         is_guest="gpu_guests" in groups,

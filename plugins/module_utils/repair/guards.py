@@ -124,7 +124,7 @@ def waited_s(world: RepairWorld, node: RepairNode) -> float:
 
 def old_round(world: RepairWorld, node: RepairNode) -> str:
     """Return why the reading is of before the last step. A line has whole seconds, so its own second is before."""
-    is_new = node.round_s(world.now_s) >= world.case(node.name).changed_s + 1
+    is_new = node.round_s >= world.case(node.name).changed_s + 1
     return "" if is_new else "no round of its health check has ended since"
 
 

@@ -50,6 +50,7 @@ class RepairNode:
 
     name: str
     answer: Answer | None = None  # None: it was not asked in this run
+    asked_s: float = 0.0  # when it was asked, by the controller's clock, or shortly before
     service: NodeService | None = None  # None: the scheduler does not know it
     is_spare: bool = False
     is_guest: bool = False
@@ -119,10 +120,11 @@ class RepairNode:
         answer = self.answer
         return not (self.unknown or self.fault or (answer and (answer.drain or answer.maintenance)))
 
-    def round_s(self, now_s: float) -> float:
-        """Return when its last round of checks ended, or 0."""
+    @property
+    def round_s(self) -> float:
+        """When its last round of checks ended, or shortly before, by the controller's clock; 0 if it is not known."""
         answer = self.answer
-        return now_s - answer.age_s if answer and answer.age_s is not None and not self.unknown else 0.0
+        return self.asked_s - answer.age_s if answer and answer.age_s is not None and not self.unknown else 0.0
 
 
 @dataclass(frozen=True)

@@ -53,13 +53,13 @@ class Machine:
     is_asked: bool = True
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def node(self, name: str) -> RepairNode:
+    def node(self, name: str, now_s: float) -> RepairNode:
         """Return what a run sees of it."""
         faults = (self.fault,) if self.fault else ()
         answer = Answer(
             name, self.age_s, 60.0, self.error, faults=faults, drain=self.drain, maintenance=self.maintenance
         )
-        return RepairNode(name, answer if self.is_asked else None, self.service, **self.facts)
+        return RepairNode(name, answer if self.is_asked else None, now_s, self.service, **self.facts)
 
 
 class RepairedFleet:
@@ -92,7 +92,7 @@ class RepairedFleet:
         """Return what a decision knows now."""
         watched = next((line.nodes for line in reversed(self.lines) if line.step == WATCH), 0)
         world = RepairWorld(
-            {name: machine.node(name) for name, machine in self.machines.items()},
+            {name: machine.node(name, self.now_s) for name, machine in self.machines.items()},
             cases_of(self.lines, self.now_s - self.settings.window_s),
             self.settings,
             self.now_s,
