@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -163,6 +163,10 @@ def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, 
     """Return a node from its variables. A node outside of --limit was not asked."""
     read = variables.get("node_health_read")
     groups = variables.get("group_names") or []
+    boots_image = "nodes" in groups and bool(variables.get("node_boot_mac"))
+    # The boot of an image makes its own proof, or fails.
+    proved = () if boots_image else (f"{name}.json",)
+    accepted = (f"acceptance-{name}.json",) if variables.get("node_repair_accept", True) else ()
     return RepairNode(
         name,
         None if read is None else answers.read(read),
@@ -170,10 +174,10 @@ def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, 
         service,
         is_spare=any(variables.get(one) is True for one in ("site_spare", "node_boot_spare")),
         is_guest="gpu_guests" in groups,
-        boots_image="nodes" in groups and bool(variables.get("node_boot_mac")),
+        boots_image=boots_image,
         resets=tuple(variables.get("node_repair_resets") or ("gpu",)),
         domains=dict(_domains(variables)),
-        proofs=tuple(_proofs(name, proofs)),
+        proofs=tuple(_proofs(proofs, (*proved, *accepted))),
     )
 
 
@@ -192,12 +196,12 @@ def _domains(variables: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...
         yield str(kind), tuple(map(str, [names] if isinstance(names, str) else names))
 
 
-def _proofs(name: str, folder: str) -> Iterator[NodeProof]:
-    for file in (f"{name}.json", f"acceptance-{name}.json"):
-        path = os.path.join(folder, file)
+def _proofs(folder: str, names: Iterable[str]) -> Iterator[NodeProof]:
+    for name in names:
+        path = os.path.join(folder, name)
         text = files.read(path)
         if text is not None:
-            yield proof_of(file, text, os.stat(path).st_mtime)
+            yield proof_of(name, text, os.stat(path).st_mtime)
 
 
 def _command(scheduler: Scheduler, line: RepairLine, before: str) -> list[str]:

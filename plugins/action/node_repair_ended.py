@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.words import
 class ActionModule(ActionBase):
     """Append to the log; no host is reached."""
 
-    _supports_check_mode = False
+    _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -43,21 +43,22 @@ class ActionModule(ActionBase):
             }
         )
         try:
-            return {**result, "changed": True, **_end(arguments, time.time())}
+            return {**result, "changed": True, **_end(arguments, time.time(), not self._task.check_mode)}
         except SailloftError as error:
             raise AnsibleActionFail(str(error)) from error
 
 
-def _end(arguments: dict[str, Any], now_s: float) -> dict[str, Any]:
+def _end(arguments: dict[str, Any], now_s: float, write: bool) -> dict[str, Any]:
     node, step = arguments["node"], arguments["step"]
     outcome = (NOT_HELD if step == PROVE else FAILED) if arguments["failed"] else (HELD if step == PROVE else DONE)
-    with opened(arguments["path"]) as log:
+    with opened(arguments["path"], write) as log:
         line = ended(cases_of(log.lines, 0.0), node, step, outcome, arguments["reason"], now_s)
         written = []
         if arguments["readings"]:
             # It is there before the log says so: a run that is killed between both writes it again.
             path = os.path.join(arguments["path"], f"{node}.json")
-            files.write(path, json.dumps(bundle_of(log.lines, line, arguments["readings"]), indent=2) + "\n")
+            if write:
+                files.write(path, json.dumps(bundle_of(log.lines, line, arguments["readings"]), indent=2) + "\n")
             written = [path]
         log.append([line])
     return {"files": written}

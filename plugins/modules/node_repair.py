@@ -10,8 +10,8 @@ short_description: Decide what is done next to repair each node, in one call for
 version_added: 0.1.0
 description:
   - Reads what the nodes of the inventory have answered in this run (M(sailloft.fleet.node_health_info), registered as
-    C(node_health_read)), what their scheduler lists, their proofs, and the log of repairs, C(repair-log.jsonl). It runs on
-    the controller, and contacts no host.
+    C(node_health_read)), what their scheduler lists, their proofs, and the log of repairs, C(repair-log.jsonl). It runs
+    on the controller, and contacts no host.
   - Appends each decision to the log before it is carried out. In check mode it writes nothing.
   - A node outside of C(--limit) was not asked. It counts as serving only if the scheduler says so.
   - Without O(listed), and with a scheduler, it only returns RV(listing).
@@ -99,8 +99,8 @@ lines:
   elements: str
 decisions:
   description: >-
-    What is to be carried out, by node, with C(step), C(fault), its C(kind) and C(place), C(reason), and for a drain or a
-    return the scheduler's C(command).
+    What is to be carried out, by node, with C(step), C(fault), its C(kind) and C(place), C(reason), and for a drain
+    or a return the scheduler's C(command).
   returned: with O(listed)
   type: dict
 open:

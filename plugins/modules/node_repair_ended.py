@@ -9,7 +9,8 @@ module: node_repair_ended
 short_description: Write to the log of repairs how a step has ended
 version_added: 0.1.0
 description:
-  - Appends to C(repair-log.jsonl), on the controller. It fails for a step that M(sailloft.fleet.node_repair) has not begun.
+  - Appends to C(repair-log.jsonl), on the controller. It fails for a step that was not begun
+    (M(sailloft.fleet.node_repair)).
   - A step without an end is one whose outcome is not known; it is not repeated.
 options:
   path:
@@ -39,7 +40,7 @@ options:
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
-    support: none
+    support: full
 author:
   - The Sailloft maintainers (@sailloft)
 """
