@@ -102,7 +102,7 @@ class ActionModule(ActionBase):
             log.append(lines)
             reports = [in_words(line) for line in lines if line.step != WATCH]
         begun = {line.node: line for line in lines if line.result == BEGUN}
-        before = {line.node: line.before for line in log.lines if line.step == DRAIN and line.result == BEGUN}
+        cases = cases_of(log.lines, 0.0)
         return {
             "changed": bool(lines),
             "listing": list(scheduler.listing),
@@ -114,11 +114,11 @@ class ActionModule(ActionBase):
                     "place": line.fault.partition(":")[2],
                     "kind": line.fault.partition("@")[2].partition(":")[0],
                     "reason": line.reason,
-                    "command": _command(scheduler, line, before.get(name, "")),
+                    "command": _command(scheduler, line, cases[name].before if name in cases else ""),
                 }
                 for name, line in begun.items()
             },
-            "open": sorted(name for name, case in cases_of(log.lines, 0.0).items() if case.is_open),
+            "open": sorted(name for name, case in cases.items() if case.is_open),
             "waiting": sorted({line.node for line in lines if line.result in IDLE}),
         }
 

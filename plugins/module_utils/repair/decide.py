@@ -109,16 +109,20 @@ class _Run:
             made.add(DRAIN, LEFT, node.word)
         elif case.left == name_of(fault):
             made.add(DRAIN, LEFT, "a person has returned it to service with this fault")
-        elif self.world.ends_only:
-            return
         else:
-            world, taken = self.world, self.taken
-            reason = self.site_fault or guards.not_listed(world, node)
-            for guard in guards.OF_A_DRAIN:
-                reason = reason or guard(world, node, taken)
-            made.add(DRAIN, REFUSED if reason else BEGUN, reason)
-            if not reason and node.serves:
-                taken.append(node.name)
+            self._drain(node, made)
+
+    def _drain(self, node: RepairNode, made: _Lines) -> None:
+        """Drain a node, or say why not."""
+        world = self.world
+        if world.ends_only:
+            return
+        reason = self.site_fault or guards.not_listed(world, node)
+        for guard in guards.OF_A_DRAIN:
+            reason = reason or guard(world, node, self.taken)
+        made.add(DRAIN, REFUSED if reason else BEGUN, reason)
+        if not reason and node.serves:
+            self.taken.append(node.name)
 
     def _open(self, node: RepairNode, case: RepairCase, made: _Lines) -> None:
         """Go on with a repair."""
@@ -127,8 +131,7 @@ class _Run:
             made.add(last.step if last else DRAIN, LEFT, node.word or "the log has no step of this repair")
         elif last.step == DRAIN and last.result != DONE and not node.drained:
             # A drain may be repeated.
-            if not self.world.ends_only:
-                made.add(DRAIN, BEGUN)
+            self._drain(node, made)
         elif _is_back(node, last):
             # Also our own return, of a run that was killed before it could say so.
             is_ours = last.step == RETURN

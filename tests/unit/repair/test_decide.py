@@ -223,3 +223,25 @@ def test_faults_of_a_site_are_refused_until_they_are_no_more():
     fleet.settings = replace(fleet.settings, together=4, most_out=50)
     fleet.run()
     assert {step for _name, step in fleet.steps} == {"drain", "reset"}
+
+
+def test_a_drain_that_failed_is_tried_again_under_the_same_guards():
+    fleet = RepairedFleet({"sick": Machine(complaint())})
+    with pytest.raises(KilledError):
+        fleet.run(0)
+    assert fleet.last("sick")[:2] == ("drain", "begun")
+    fleet.settings = replace(fleet.settings, most_out=0)
+    fleet.run()
+    assert fleet.last("sick")[:2] == ("drain", "refused")
+    fleet.settings = replace(fleet.settings, most_out=10)
+    fleet.run()
+    assert steps(fleet)[:2] == ["drain", "reset"]
+
+
+def test_a_case_does_not_get_back_what_was_before_an_earlier_one():
+    spare = Machine(complaint(), "reset", SPARE, facts={"is_spare": True})
+    fleet = RepairedFleet({"sick": spare})
+    fleet.run()
+    spare.service, spare.fault = NodeService(True, "sailloft-repair: ?", False), complaint()
+    fleet.run()
+    assert fleet.world().case("sick").before == ""
