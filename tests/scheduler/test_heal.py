@@ -108,6 +108,14 @@ class Site:
         assert rc == 0, output
         return output
 
+    def heal_until_back(self, node, *arguments, **variables):
+        """Run the playbook until a node is back: on a busy machine a round may not be known to be new in time."""
+        for _run in range(3):
+            self.heal(*arguments, **variables)
+            if self.log(node)[-1] == ("return", "done"):
+                return
+        raise AssertionError(self.log(node))
+
     def log(self, node):
         """Return steps and results of a node in the log."""
         text = (self.folder / "repair/repair-log.jsonl").read_text()
@@ -145,8 +153,8 @@ def test_a_fault_is_drained_repaired_proved_and_back(site):
     assert "gpu02: drain: begun" in output
     assert not (site.folder / "repair").exists()
     assert site.calls("gpu02") == []
-    site.heal()
-    assert site.log("gpu02") == [
+    site.heal_until_back("gpu02")
+    assert [line for line in site.log("gpu02") if line[1] != "waits"] == [
         ("fault", "found"),
         ("drain", "begun"),
         ("drain", "done"),
@@ -178,8 +186,7 @@ def test_jobs_go_on_and_a_persons_drain_stays(site):
     assert site.cluster.state("gpu02").reason.startswith(OURS.strip())
     assert "JobState=RUNNING" in site.cluster.job(job)
     site.cluster.cancel_all()
-    site.heal(node_repair_most_out=70)
-    assert site.log("gpu02")[-1] == ("return", "done")
+    site.heal_until_back("gpu02", node_repair_most_out=70)
     assert not site.cluster.state("gpu02").is_out
     assert site.cluster.state("gpu01").reason == "ticket 7"
 
@@ -195,5 +202,5 @@ def test_a_fault_that_stays_gets_a_person_with_all_that_is_known(site):
     site.heal("--limit", "gpu03", node_repair_repaired="gpu03")
     assert site.cluster.state("gpu03").is_out
     store(site.folder / "gpu03")
-    site.heal("--limit", "gpu03")
+    site.heal_until_back("gpu03", "--limit", "gpu03")
     assert not site.cluster.state("gpu03").is_out

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the log says of each node: its fault, its repair, and what was tried. Pure."""
+"""The log's words on each node: its fault, its repair, and what was tried. Pure."""
 
 from __future__ import annotations
 

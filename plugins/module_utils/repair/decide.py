@@ -84,7 +84,7 @@ class _Run:
     def node(self, node: RepairNode) -> list[RepairLine]:
         """Return a node's lines: whether its fault came or went, and what is done."""
         case = self.world.case(node.name)
-        made = _Lines(self.world, node, case)
+        made = _NodeLines(self.world, node, case)
         fault = node.fault
         if fault and not case.fault and not node.word:
             made.add(FAULT, FOUND)
@@ -96,7 +96,7 @@ class _Run:
             self._new(node, case, made)
         return made.lines
 
-    def _new(self, node: RepairNode, case: RepairCase, made: _Lines) -> None:
+    def _new(self, node: RepairNode, case: RepairCase, made: _NodeLines) -> None:
         """Begin a repair, or say why not."""
         fault = node.fault
         lost = guards.lost_log(self.world, node)
@@ -112,7 +112,7 @@ class _Run:
         else:
             self._drain(node, made)
 
-    def _drain(self, node: RepairNode, made: _Lines) -> None:
+    def _drain(self, node: RepairNode, made: _NodeLines) -> None:
         """Drain a node, or say why not."""
         world = self.world
         if world.ends_only:
@@ -124,7 +124,7 @@ class _Run:
         if not reason and node.serves:
             self.taken.append(node.name)
 
-    def _open(self, node: RepairNode, case: RepairCase, made: _Lines) -> None:
+    def _open(self, node: RepairNode, case: RepairCase, made: _NodeLines) -> None:
         """Go on with a repair."""
         last = case.last
         if last is None or node.word:
@@ -146,7 +146,7 @@ class _Run:
         else:
             self._after(node, case, last, made)
 
-    def _after(self, node: RepairNode, case: RepairCase, last: RepairLine, made: _Lines) -> None:
+    def _after(self, node: RepairNode, case: RepairCase, last: RepairLine, made: _NodeLines) -> None:
         """Go on after a step that has ended, or whose outcome is not known."""
         world = self.world
         if last.step == PROVE and last.result == NOT_HELD:
@@ -171,7 +171,7 @@ class _Run:
         else:
             made.add(RETURN, BEGUN)
 
-    def _step(self, node: RepairNode, case: RepairCase, made: _Lines, reason: str) -> None:
+    def _step(self, node: RepairNode, case: RepairCase, made: _NodeLines, reason: str) -> None:
         """Begin the next step of the table, wait for jobs, or ask a person."""
         world = self.world
         if world.ends_only:
@@ -224,7 +224,7 @@ CAN: dict[str, Callable[[RepairWorld, RepairNode], bool]] = {
 }
 
 
-class _Lines:
+class _NodeLines:
     """The new lines of a node."""
 
     def __init__(self, world: RepairWorld, node: RepairNode, case: RepairCase) -> None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a proof on the controller holds. Pure."""
+"""Read from a proof on the controller if it holds. Pure."""
 
 from __future__ import annotations
 

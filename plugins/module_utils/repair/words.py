@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a run and persons say of repairs: the end of a step, and that a node is repaired. Pure."""
+"""The words of a run and of persons of repairs: the end of a step, and that a node is repaired. Pure."""
 
 from __future__ import annotations
 

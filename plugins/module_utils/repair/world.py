@@ -21,7 +21,7 @@ OUT = severity("drain")
 
 @dataclass(frozen=True)
 class RepairSettings:
-    """What the inventory says of repairs. Times in seconds, shares in percent."""
+    """The inventory's settings of repairs. Times in seconds, shares in percent."""
 
     wait_s: int = 4 * 3600  # for jobs, after a drain
     kill_jobs: bool = False  # after that time
@@ -61,7 +61,7 @@ class RepairNode:
 
     @property
     def unknown(self) -> str:
-        """Why its health is not known; "" if it is."""
+        """The reason why its health is not known; "" if it is."""
         return "it was not asked" if self.answer is None else unknown_reason(self.name, self.answer)
 
     @property
@@ -82,13 +82,13 @@ class RepairNode:
 
     @property
     def mild(self) -> Complaint | None:
-        """What is only reported."""
+        """The worst fault that is only reported."""
         faults = self.answer.faults if self.answer and not self.unknown else ()
         return next((each for each in faults if severity(each.action) > severity("note")), None)
 
     @property
     def unproved(self) -> str:
-        """Why its readings do not show that it is healthy; "" if they do."""
+        """The reason why its readings do not show that it is healthy; "" if they do."""
         if self.unknown:
             return self.unknown
         faults = self.answer.faults if self.answer else ()
@@ -122,7 +122,7 @@ class RepairNode:
 
     @property
     def round_s(self) -> float:
-        """When its last round of checks ended, or shortly before, by the controller's clock; 0 if it is not known."""
+        """The end of its last round of checks, or shortly before, by the controller's clock; 0 if it is not known."""
         answer = self.answer
         return self.asked_s - answer.age_s if answer and answer.age_s is not None and not self.unknown else 0.0
 

@@ -138,7 +138,7 @@ def test_a_copy_of_a_nodes_health_is_read_for_ever():
 
 
 def test_a_log_of_repairs_is_read_for_ever():
-    text = (FILES / "repair-log-1").read_bytes()
+    text = (FILES / "fleet/repair-log-1").read_bytes()
     case = cases.cases_of(repair_log.parse(text, "log"), 0)["gpu-1"]
     assert (case.is_open, case.before, case.tried) == (True, "sailloft: sick: GPU 4", 1)
     grown = text.replace(b'{"format"', b'{"colour of a later version": [1], "format"')
@@ -152,7 +152,7 @@ def test_every_stored_format_has_a_file():
         "health_copy-1",
         "identity-2",
         "identity-3",
-        "repair-log-1",
+        "fleet/repair-log-1",
     }
 
 

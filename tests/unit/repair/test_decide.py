@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is decided next, over whole repairs: the way to a person and back, and runs killed anywhere."""
+"""Decisions, over whole repairs: the way to a person and back, and runs killed anywhere."""
 
 from __future__ import annotations
 

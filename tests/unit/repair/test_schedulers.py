@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What schedulers list, and the commands of a drain and its end."""
+"""Read the lists of schedulers; the commands of a drain and its end."""
 
 from __future__ import annotations
 
