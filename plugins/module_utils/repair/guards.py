@@ -46,7 +46,9 @@ def _fault(world: RepairWorld, node: RepairNode) -> tuple[str, float]:
 def _together(times: dict[str, float], within_s: float) -> list[str]:
     """Return the most names whose times are within so many seconds."""
     starts = sorted(times.values())
-    windows: list[list[str]] = [[name for name, at_s in times.items() if start <= at_s <= start + within_s] for start in starts]
+    windows: list[list[str]] = [
+        [name for name, at_s in times.items() if start <= at_s <= start + within_s] for start in starts
+    ]
     most: list[str] = max(windows, key=len)
     return sorted(most)
 
