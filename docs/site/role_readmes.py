@@ -32,6 +32,7 @@ PAGES = {
     "node_identity": "node-secrets",
     "node_image": "node-images",
     "node_logs": "logs",
+    "node_repair": "repair",
     "roce_host": "roce-hosts",
     "roce_switch": "roce-fabric",
     "scheduler": "scheduler",

@@ -21,6 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health import counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair import cases
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair import log as repair_log
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
 ROOT = Path(__file__).parents[3]
@@ -135,6 +137,14 @@ def test_a_copy_of_a_nodes_health_is_read_for_ever():
     assert copy.signature == b"signature\n"
 
 
+def test_a_log_of_repairs_is_read_for_ever():
+    text = (FILES / "fleet/repair-log-1").read_bytes()
+    case = cases.cases_of(repair_log.parse(text, "log"), 0)["gpu-1"]
+    assert (case.is_open, case.before, case.tried) == (True, "sailloft: sick: GPU 4", 1)
+    grown = text.replace(b'{"format"', b'{"colour of a later version": [1], "format"')
+    assert repair_log.parse(grown, "log") == repair_log.parse(text, "log")
+
+
 def test_every_stored_format_has_a_file():
     assert {str(path.relative_to(FILES)) for path in FILES.rglob("*") if path.is_file()} == {
         *READERS,
@@ -142,6 +152,7 @@ def test_every_stored_format_has_a_file():
         "health_copy-1",
         "identity-2",
         "identity-3",
+        "fleet/repair-log-1",
     }
 
 
@@ -151,6 +162,7 @@ NOT_STORED = {
     "health-answer-1": "a node's answer to the controller within one run",
     "health-copies-1": "written in each boot to the node's memory; without it a round asks its servers again",
     "fleet-log-1": "a log for people and other programs, which is only appended to",
+    "repair-bundle-1": "what is known of a node, for a person",
     "infiniband-1": "a reading of the fabric, which the proof of the same run reads",
     "identity-report-1": "written by each boot to the node's memory",
 }

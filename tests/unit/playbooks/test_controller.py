@@ -86,6 +86,9 @@ def test_the_rules_for_a_failed_node_run_jobs_that_take_their_arguments():
     extra = rules[1]["action"]["run_job_template"]["job_args"]["extra_vars"]
     specs = yaml.safe_load((PLAYBOOKS.parent / "roles/node_boot/meta/argument_specs.yml").read_text())
     assert set(extra) <= set(specs["argument_specs"]["rollout"]["options"])
+    extra = rules[0]["action"]["run_job_template"]["job_args"]["extra_vars"]
+    specs = yaml.safe_load((PLAYBOOKS.parent / "roles/node_repair/meta/argument_specs.yml").read_text())
+    assert set(extra) <= set(specs["argument_specs"]["main"]["options"])
 
 
 def test_an_alert_that_does_not_name_one_node_runs_no_job():

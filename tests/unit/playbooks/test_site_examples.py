@@ -32,6 +32,7 @@ ELSEWHERE = {
     "fabric_drift.yml": "fabric/test_fabric_drift.py",
     "fabric_restore.yml": "fabric/test_fabric_qos.py",
     "gateways.yml": "test_gateways.py",
+    "heal.yml": "../../scheduler/test_heal.py",
     "netbox.yml": "../site/netbox/test_write_playbooks.py",
     "netbox_links.yml": "../site/netbox/test_write_playbooks.py",
     "restart_vm.yml": "../../rooms/test_restart_vm.py",

@@ -39,6 +39,7 @@ ALLOWED = {
     "monitoring_host": {"host", "monitoring"},
     "logs": {"host"},
     "fleet": {"health", "site"},
+    "repair": {"health", "scheduler"},
     "health": {"topology", "pci", "host"},
 }
 FOR_ALL = {"common", "proof"}

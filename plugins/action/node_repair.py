@@ -1,0 +1,210 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Decide on the controller what is done next with each node, in one call for the fleet."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet import answers
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.cases import cases_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.decide import decide
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.errors import RepairError
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.history import in_words
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log import BEGUN, IDLE, WATCH, RepairLine
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log_file import LogFile, opened
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.proofs import proof_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.schedulers import (
+    COMMAND,
+    NONE,
+    OURS,
+    SCHEDULERS,
+    NodeService,
+    OwnCommands,
+    Scheduler,
+    scheduler_of,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import DRAIN, RETURN
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.words import repaired
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.world import (
+    NodeProof,
+    RepairNode,
+    RepairSettings,
+    RepairWorld,
+)
+
+PERCENT = values.within(0, 100)
+NUMBERS = {
+    "wait_s": values.within(0, 30 * 86400),
+    "boot_s": values.within(60, 86400),
+    "most_out": PERCENT,
+    "together": values.within(2, 100000),
+    "together_s": values.within(1, 86400),
+    "most_steps": values.within(1, 100),
+    "window_s": values.within(3600, 365 * 86400),
+}
+REASON_CHARACTERS = 120
+
+
+class ActionModule(ActionBase):
+    """Read files and results, decide, and append to the log; no host is reached."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        variables = task_vars or {}
+        result = super().run(tmp, variables)
+        _given, arguments = self.validate_argument_spec(
+            {
+                "path": {"type": "path", "required": True},
+                "proofs": {"type": "path", "required": True},
+                "nodes": {"type": "list", "elements": "str", "required": True},
+                "only": {"type": "list", "elements": "str"},
+                "scheduler": {"type": "str", "choices": [*SCHEDULERS, COMMAND], "required": True},
+                "commands": {"type": "dict", "default": {}},
+                "listed": {"type": "str"},
+                "settings": {"type": "dict", "default": {}},
+                "repaired": {"type": "list", "elements": "str", "default": []},
+                "can_swap": {"type": "bool", "default": False},
+                "ends_only": {"type": "bool", "default": False},
+            }
+        )
+        try:
+            return {**result, **self._decide(arguments, variables["hostvars"])}
+        except SailloftError as error:
+            raise AnsibleActionFail(str(error)) from error
+
+    def _decide(self, arguments: dict[str, Any], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+        commands = Settings(RepairError, "node_repair_commands", arguments["commands"])
+        commands.only("list", "drain", "return")
+        own = OwnCommands(*(commands.value(name, values.texts, []) for name in ("list", "drain", "return")))
+        scheduler = scheduler_of(arguments["scheduler"], own)
+        if arguments["listed"] is None and scheduler.listing:
+            # A first call only asks how to list.
+            return {"changed": False, "listing": list(scheduler.listing)}
+        services = scheduler.read(arguments["listed"] or "")
+        _check_known(arguments["nodes"], [*(arguments["only"] or []), *arguments["repaired"]])
+        with opened(arguments["path"], not self._task.check_mode) as log:
+            lines = self._lines(log, arguments, services, hostvars)
+            log.append(lines)
+            reports = [in_words(line) for line in lines if line.step != WATCH]
+        begun = {line.node: line for line in lines if line.result == BEGUN}
+        cases = cases_of(log.lines, 0.0)
+        return {
+            "changed": bool(lines),
+            "listing": list(scheduler.listing),
+            "lines": reports,
+            "decisions": {
+                name: {
+                    "step": line.step,
+                    "fault": line.fault,
+                    "place": line.fault.partition(":")[2],
+                    "kind": line.fault.partition("@")[2].partition(":")[0],
+                    "reason": line.reason,
+                    "command": _command(scheduler, line, cases[name].before if name in cases else ""),
+                }
+                for name, line in begun.items()
+            },
+            "open": sorted(name for name, case in cases.items() if case.is_open),
+            "waiting": sorted({line.node for line in lines if line.result in IDLE}),
+        }
+
+    def _lines(
+        self, log: LogFile, arguments: dict[str, Any], services: Mapping[str, NodeService], hostvars: Mapping[str, Any]
+    ) -> list[RepairLine]:
+        now_s = time.time()
+        settings = _settings(arguments["settings"], arguments["scheduler"] != NONE)
+        since_s = now_s - settings.window_s
+        words = repaired(cases_of(log.lines, since_s), arguments["repaired"], now_s)
+        watched = next((line.nodes for line in reversed(log.lines) if line.step == WATCH), 0)
+        world = RepairWorld(
+            {name: _node(name, hostvars[name], services.get(name), arguments["proofs"]) for name in arguments["nodes"]},
+            cases_of([*log.lines, *words], since_s),
+            settings,
+            now_s,
+            None if arguments["only"] is None else frozenset(arguments["only"]),
+            watched,
+            arguments["can_swap"],
+            arguments["ends_only"],
+        )
+        return [*words, *decide(world)]
+
+
+def _check_known(nodes: list[str], named: list[str]) -> None:
+    unknown = sorted(set(named) - set(nodes))
+    if unknown:
+        raise RepairError(f"{unknown[0]!r:.80} is no node of gpu_nodes or gpu_guests", "correct the name")
+
+
+def _settings(data: Any, has_scheduler: bool) -> RepairSettings:
+    given = Settings(RepairError, "node_repair", data)
+    given.only(*NUMBERS, "kill_jobs", "domain_most_out")
+    numbers = {name: given.value(name, check) for name, check in NUMBERS.items() if name in given.data}
+    domains = Settings(RepairError, "node_repair_domain_most_out", given.data.get("domain_most_out", {}))
+    shares = {name: domains.value(name, PERCENT) for name in domains.data}
+    kill = given.value("kill_jobs", values.flag, False)
+    return RepairSettings(**numbers, kill_jobs=kill, domain_most_out=shares, has_scheduler=has_scheduler)
+
+
+def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, proofs: str) -> RepairNode:
+    """Return a node from its variables. A node outside of --limit was not asked."""
+    read = variables.get("node_health_read")
+    groups = variables.get("group_names") or []
+    boots_image = "nodes" in groups and bool(variables.get("node_boot_mac"))
+    # The boot of an image makes its own proof, or fails.
+    proved = () if boots_image else (f"{name}.json",)
+    accepted = (f"acceptance-{name}.json",) if variables.get("node_repair_accept", True) else ()
+    return RepairNode(
+        name,
+        None if read is None else answers.read(read),
+        float(variables.get("__node_repair_asked_s") or 0),
+        service,
+        is_spare=any(variables.get(one) is True for one in ("site_spare", "node_boot_spare")),
+        is_guest="gpu_guests" in groups,
+        boots_image=boots_image,
+        resets=tuple(variables.get("node_repair_resets") or ("gpu",)),
+        domains=dict(_domains(variables)),
+        proofs=tuple(_proofs(proofs, (*proved, *accepted))),
+    )
+
+
+def _domains(variables: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield what nodes have in common: the blueprint's rack and switches, and what the inventory declares."""
+    if variables.get("site_rack"):
+        yield "rack", (str(variables["site_rack"]),)
+    ports = variables.get("site_ports") or {}
+    switches = {str(port.get("peer", "")).partition(" ")[0] for port in ports.values() if isinstance(port, Mapping)}
+    if switches - {""}:
+        yield "switch", tuple(sorted(switches - {""}))
+    declared = variables.get("node_repair_domains") or {}
+    if not isinstance(declared, Mapping):
+        raise RepairError("not a dictionary", "write {feed: [A]}", subject="node_repair_domains")
+    for kind, names in declared.items():
+        yield str(kind), tuple(map(str, [names] if isinstance(names, str) else names))
+
+
+def _proofs(folder: str, names: Iterable[str]) -> Iterator[NodeProof]:
+    for name in names:
+        path = os.path.join(folder, name)
+        text = files.read(path)
+        if text is not None:
+            yield proof_of(name, text, os.stat(path).st_mtime)
+
+
+def _command(scheduler: Scheduler, line: RepairLine, before: str) -> list[str]:
+    if line.step == DRAIN:
+        return scheduler.drain(line.node, f"{OURS}{line.reading or line.reason}"[:REASON_CHARACTERS])
+    return scheduler.restore(line.node, before) if line.step == RETURN else []

@@ -1,0 +1,154 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The reasons for which nothing is done. Each guard is one function that returns its reason, or "". Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log import DONE
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import PERSON
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.world import RepairNode, RepairWorld, name_of
+
+
+def site_fault(world: RepairWorld) -> str:
+    """Return the fault that too many nodes, or too many of one rack, feed or switch, have got at once.
+
+    Power, a switch or an image is the cause then, and what a repair does to the nodes makes it worse. Nodes that wait
+    for a person are not counted.
+    """
+    groups: dict[str, dict[str, float]] = {}
+    for node in world.nodes.values():
+        check, since_s = _fault(world, node)
+        if check:
+            domains = (f"faults in {kind} {name}" for kind, names in node.domains.items() for name in names)
+            for key in (f"the fault {check}", *domains):
+                groups.setdefault(key, {})[node.name] = since_s
+    for key, times in sorted(groups.items()):
+        together = _together(times, world.settings.together_s)
+        if len(together) >= world.settings.together:
+            return f"{len(together)} nodes have {key} at once, which is one fault of the site: {fold(together)}"
+    return ""
+
+
+def _fault(world: RepairWorld, node: RepairNode) -> tuple[str, float]:
+    """Return the check of a node's fault, and since when; of a node that was not asked, by the log."""
+    case = world.case(node.name)
+    if node.word or (case.last and case.last.step == PERSON and case.last.result == DONE):
+        return "", 0.0
+    if node.answer is None:
+        return case.fault.partition("@")[0], case.found_s
+    fault = node.fault
+    return (fault.check, fault.since_unix_s or case.found_s or world.now_s) if fault else ("", 0.0)
+
+
+def _together(times: dict[str, float], within_s: float) -> list[str]:
+    """Return the most names whose times are within so many seconds."""
+    starts = sorted(times.values())
+    windows: list[list[str]] = [
+        [name for name, at_s in times.items() if start <= at_s <= start + within_s] for start in starts
+    ]
+    most: list[str] = max(windows, key=len)
+    return sorted(most)
+
+
+def not_listed(world: RepairWorld, node: RepairNode) -> str:
+    """Return why it is not known whether the node, and which of the others, take jobs."""
+    if world.settings.has_scheduler and node.service is None:
+        return "the scheduler does not list it: its jobs and its drain are not known"
+    return ""
+
+
+def left(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
+    """Return why too few nodes would serve without this one: spares in reserve count, nodes not known do not."""
+    if not node.serves:
+        return ""
+    gone = {node.name, *taken}
+    others = [each for each in world.nodes.values() if not each.is_spare]
+    serving = sum(each.serves for each in others if each.name not in gone)
+    reserve = [each for each in world.nodes.values() if each.is_spare and each.name not in gone]
+    spares = sum(is_fit_spare(each) or each.serves for each in reserve)
+    needed = len(others) - len(others) * world.settings.most_out // 100
+    if serving + spares >= needed:
+        return ""
+    return f"{serving} nodes and {spares} spares would be left of {len(others)}, fewer than {needed}"
+
+
+def is_fit_spare(node: RepairNode) -> bool:
+    """Return True if a spare is in reserve and healthy."""
+    is_reserve = node.service.is_reserve if node.service else node.serves
+    return node.is_spare and is_reserve and not node.unproved
+
+
+def domain(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
+    """Return the rack, feed or switch that would have fewer nodes than declared."""
+    if not node.serves:
+        return ""
+    gone = {node.name, *taken}
+    for kind, most_out in world.settings.domain_most_out.items():
+        for name in node.domains.get(kind, ()):
+            members = [each for each in world.nodes.values() if name in each.domains.get(kind, ())]
+            serving = sum(each.serves for each in members if each.name not in gone)
+            needed = len(members) - len(members) * most_out // 100
+            if serving < needed:
+                return f"{kind} {name} would have {serving} of {len(members)} nodes, fewer than {needed}"
+    return ""
+
+
+def lost_log(world: RepairWorld, node: RepairNode) -> str:
+    """Return why a drain of ours is not in the log: what was tried is not known."""
+    is_lost = node.drained and not world.case(node.name).is_open
+    return "it has the drain of a repair that the log does not have: what was tried is not known" if is_lost else ""
+
+
+def budget(world: RepairWorld, node: RepairNode) -> str:
+    """Return why nothing more is tried on a node: too many steps for whatever faults."""
+    tried = world.case(node.name).tried
+    days = world.settings.window_s / 86400
+    return f"{tried} steps were tried in {days:g} days" if tried >= world.settings.most_steps else ""
+
+
+def jobs(world: RepairWorld, node: RepairNode) -> str:
+    """Return why a step would interrupt jobs; "" if none run, or the inventory allows it and they had their time."""
+    is_busy = node.service.is_busy if node.service else None
+    if is_busy is False:
+        return ""
+    is_late = waited_s(world, node) > world.settings.wait_s
+    if is_late and world.settings.kill_jobs:
+        return ""
+    return "jobs run there" if is_busy else "nobody says whether jobs run there"
+
+
+def waited_s(world: RepairWorld, node: RepairNode) -> float:
+    """Return how long the node has been drained, in seconds."""
+    return world.now_s - world.case(node.name).drained_s
+
+
+def old_round(world: RepairWorld, node: RepairNode) -> str:
+    """Return why the reading is of before the last step. A line has whole seconds, so its own second is before."""
+    is_new = node.round_s >= world.case(node.name).changed_s + 1
+    return "" if is_new else "no round of its health check has ended since"
+
+
+def old_proof(world: RepairWorld, node: RepairNode) -> str:
+    """Return the proof of the node that is of before the last step, so that nothing holds yet."""
+    changed_s = world.case(node.name).changed_s
+    old = sorted(each.name for each in node.proofs if each.at_s <= changed_s)
+    return f"{old[0]} is of before the repair: run its playbook" if old else ""
+
+
+def failed_proof(world: RepairWorld, node: RepairNode) -> str:
+    """Return the proof made since the last step that does not hold."""
+    changed_s = world.case(node.name).changed_s
+    failed = sorted(each.name for each in node.proofs if each.at_s > changed_s and not each.holds)
+    return f"{failed[0]} does not hold" if failed else ""
+
+
+def other_fault(node: RepairNode) -> str:
+    """Return the fault with which the node must not return."""
+    return f"{name_of(node.fault)} is not gone" if node.fault else node.unproved
+
+
+# Guards of a drain, which know the nodes that are drained in the same run.
+OF_A_DRAIN: tuple[Callable[[RepairWorld, RepairNode, Iterable[str]], str], ...] = (left, domain)

@@ -1,0 +1,202 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The schedulers' words: who is out of service and why, and the commands of a drain and of its end. Pure.
+
+A drain of a repair has a reason that begins with OURS. No other reason is ours, so no other drain is undone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.verdict import SLURM_PREFIX
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.errors import RepairError
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.errors import SchedulerError
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import read_nodes
+
+OURS = "sailloft-repair: "
+# The reasons of this collection's other programs: the node's own health check, the gate of new nodes, and spares.
+AUTOMATIC = (OURS, SLURM_PREFIX, "sailloft-gate:", "sailloft-spare:")
+RESERVE = "sailloft-spare:"
+ANNOTATION = "sailloft.io/repair"
+# Reasons with which Slurm itself takes a node out that does not answer (slurmctld/ping_nodes.c, node_mgr.c).
+OF_SLURM = ("Not responding", "Node unexpectedly rebooted")
+_BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
+
+
+@dataclass(frozen=True)
+class NodeService:
+    """A node as its scheduler sees it. ``is_busy`` None: nobody says whether jobs run there."""
+
+    is_out: bool  # it gets no new job
+    reason: str = ""  # why
+    is_busy: bool | None = None
+    is_absent: bool = False  # it does not answer
+
+    @property
+    def is_ours(self) -> bool:
+        """Return True if a repair has drained it."""
+        return self.is_out and self.reason.startswith(OURS)
+
+    @property
+    def is_reserve(self) -> bool:
+        """Return True if it is a spare that can be taken."""
+        return self.is_out and self.reason.startswith(RESERVE) and not self.is_absent
+
+    @property
+    def word(self) -> str:
+        """The reason of somebody else who took it out; "" for none."""
+        is_automatic = self.reason.startswith((*AUTOMATIC, *(OF_SLURM if self.is_absent else ())))
+        return "" if not self.is_out or is_automatic else self.reason or "out of service without a reason"
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A scheduler: the command that lists its nodes, what reads it, and the commands that change a node."""
+
+    listing: tuple[str, ...]
+    read: Callable[[str], dict[str, NodeService]]
+    drain: Callable[[str, str], list[str]]  # of node and reason
+    restore: Callable[[str, str], list[str]]  # of node and the reason before the drain
+
+
+def _slurm(text: str) -> dict[str, NodeService]:
+    try:
+        nodes = read_nodes(text)
+    except SchedulerError as error:
+        raise RepairError(error.cause, error.remedy) from error
+    return {
+        name: NodeService(node.is_out, node.reason, not node.states.isdisjoint(_BUSY), node.is_absent)
+        for name, node in nodes.items()
+    }
+
+
+def _slurm_drain(node: str, reason: str) -> list[str]:
+    return ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"]
+
+
+def _slurm_restore(node: str, before: str) -> list[str]:
+    is_kept = before.startswith(AUTOMATIC[2:])
+    return _slurm_drain(node, before) if is_kept else ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
+
+
+def _kubernetes(text: str) -> dict[str, NodeService]:
+    items = _json(text).get("items", [])
+    busy = {each["spec"].get("nodeName") for each in items if each.get("kind") == "Pod" and _is_job(each)}
+    nodes = {}
+    for each in items:
+        if each.get("kind") == "Node":
+            name = each["metadata"]["name"]
+            is_out = bool(each["spec"].get("unschedulable"))
+            reason = (each["metadata"].get("annotations") or {}).get(ANNOTATION, "")
+            ready = [one["status"] for one in each["status"].get("conditions", []) if one["type"] == "Ready"]
+            nodes[name] = NodeService(is_out, reason if is_out else "", name in busy, ready != ["True"])
+    return nodes
+
+
+def _is_job(pod: Mapping[str, Any]) -> bool:
+    """Return True for a pod that a repair would interrupt: not one of a DaemonSet or of the kubelet itself."""
+    owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])}
+    return owners.isdisjoint({"DaemonSet", "Node"}) and pod["status"].get("phase") in ("Pending", "Running", "Unknown")
+
+
+def _patch(node: str, unschedulable: bool | None, reason: str | None) -> list[str]:
+    patch = {"metadata": {"annotations": {ANNOTATION: reason}}, "spec": {"unschedulable": unschedulable}}
+    return ["kubectl", "patch", "node", node, "--type=merge", "--patch", json.dumps(patch, sort_keys=True)]
+
+
+def _lsf(text: str) -> dict[str, NodeService]:
+    """Read ``bhosts -l``: a host's block begins with HOST; its second line of STATUS has state and numbers of jobs."""
+    nodes = {}
+    for block in re.split(r"(?m)^HOST\s+", text)[1:]:
+        name = block.split(None, 1)[0]
+        row = re.search(r"(?m)^STATUS\s.*\n(\S+)\s+(.*)$", block)
+        titles = re.search(r"(?m)^STATUS\s+(.*)$", block)
+        if row is None or titles is None:
+            raise RepairError(f"bhosts -l shows no STATUS of {name:.60}", "run it on a host of the cluster")
+        fields = dict(zip(titles[1].split(), row[2].split()))
+        comment = re.search(r'ADMIN ACTION COMMENT:\s*"?(.*?)"?\s*$', block, re.MULTILINE)
+        is_absent = row[1] in ("unavail", "unreach")
+        is_out = is_absent or row[1].startswith("closed_Adm")
+        nodes[name] = NodeService(
+            is_out, comment[1] if comment and is_out else "", fields.get("NJOBS") != "0", is_absent
+        )
+    return nodes
+
+
+def _own(text: str) -> dict[str, NodeService]:
+    nodes = {}
+    for name, each in _json(text).items():
+        if not isinstance(each, Mapping) or not isinstance(each.get("out"), bool):
+            raise RepairError(f"the listing of nodes says {each!r:.60} of {name:.60}", 'write {"NODE": {"out": false}}')
+        busy = each.get("busy")
+        nodes[name] = NodeService(
+            each["out"],
+            str(each.get("reason") or ""),
+            busy if isinstance(busy, bool) else None,
+            each.get("absent") is True,
+        )
+    return nodes
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise RepairError(f"the listing of nodes is not JSON: {error}", "run its command by hand") from error
+    if not isinstance(data, dict):
+        raise RepairError("the listing of nodes is not an object of JSON", "run its command by hand")
+    return data
+
+
+SLURM, KUBERNETES, LSF, COMMAND, NONE = "slurm", "kubernetes", "lsf", "command", "none"
+SCHEDULERS: dict[str, Scheduler] = {
+    SLURM: Scheduler(("scontrol", "show", "node", "--oneliner"), _slurm, _slurm_drain, _slurm_restore),
+    KUBERNETES: Scheduler(
+        ("kubectl", "get", "nodes,pods", "--all-namespaces", "--output=json"),
+        _kubernetes,
+        lambda node, reason: _patch(node, True, reason),
+        lambda node, _before: _patch(node, None, None),
+    ),
+    # Never run: LSF could not be obtained.
+    LSF: Scheduler(
+        ("bhosts", "-l"),
+        _lsf,
+        lambda node, reason: ["badmin", "hclose", "-C", reason, node],
+        lambda node, _before: ["badmin", "hopen", node],
+    ),
+    # The node's own health check is asked, and runs these itself.
+    NONE: Scheduler(
+        (),
+        lambda _text: {},
+        lambda _node, reason: ["sailloft-health", "drain", "--reason", reason],
+        lambda _node, _before: ["sailloft-health", "undrain"],
+    ),
+}
+
+
+@dataclass(frozen=True)
+class OwnCommands:
+    """The site's own commands. Node and reason follow those of drain and return."""
+
+    listing: Sequence[str] = ()
+    drain: Sequence[str] = ()
+    restore: Sequence[str] = ()
+
+
+def scheduler_of(name: str, own: OwnCommands = OwnCommands()) -> Scheduler:
+    """Return a scheduler by its name. Raises RepairError."""
+    if name != COMMAND:
+        return SCHEDULERS[name]
+    if not (own.listing and own.drain and own.restore):
+        raise RepairError("list, drain and return are needed", "set all three", subject="node_repair_commands")
+    return Scheduler(
+        tuple(own.listing),
+        _own,
+        lambda node, reason: [*own.drain, node, reason],
+        lambda node, before: [*own.restore, node, before],
+    )
