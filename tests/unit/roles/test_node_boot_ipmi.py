@@ -118,7 +118,7 @@ def test_a_node_that_is_off_is_started(tmp_path, start):
 def fence(bmc, capsys, check=False):
     """Run the module node_fence; return its result."""
     given = {"type": "ipmi", "address": "127.0.0.1", "port": bmc.port, "username": "root", "password": PASSWORD}
-    arguments = {"node": "bm01", "bmc": {**given, "power_timeout_s": 4}}
+    arguments = {"node": "bm01", "bmc": {**given, "power_timeout_s": 20}}
     with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit):
         node_fence.main()
     return json.loads(capsys.readouterr().out)
