@@ -204,7 +204,6 @@ def test_a_node_with_a_signed_command_line_is_named_by_its_address_until_the_sta
     assert f"REFUSED: node {MAC}: " in output
 
 
-
 def test_an_expired_statement_is_refused_with_the_clocks_that_decide(site, serve):
     """The statement is in order, and the node's clock is a year ahead of the server's."""
     behaviour = Behaviour(b"")
