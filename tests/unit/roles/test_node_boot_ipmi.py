@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import subprocess
@@ -13,11 +12,8 @@ from pathlib import Path
 
 import bmc_role
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from bmc_role import PASSWORD, message
 from sockets import free_port
-
-from ansible_collections.sailloft.fleet.plugins.modules import node_fence
 
 pytestmark = [
     pytest.mark.fleet,
@@ -113,27 +109,6 @@ def test_a_node_that_is_off_is_started(tmp_path, start):
     status, output = bmc.restart(tmp_path)
     assert status == 0, output
     assert bmc.orders() == ["boot pxe", "power 1"]
-
-
-def fence(bmc, capsys, check=False):
-    """Run the module node_fence; return its result."""
-    given = {"type": "ipmi", "address": "127.0.0.1", "port": bmc.port, "username": "root", "password": PASSWORD}
-    arguments = {"node": "bm01", "bmc": {**given, "power_timeout_s": 20}}
-    with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit):
-        node_fence.main()
-    return json.loads(capsys.readouterr().out)
-
-
-def test_a_node_is_fenced_only_when_its_bmc_says_that_it_is_off(start, capsys):
-    bmc = start()
-    assert (fence(bmc, capsys, check=True)["power_before"], bmc.orders()) == ("on", [])
-    assert (fence(bmc, capsys)["changed"], bmc.orders()) == (True, ["power 0"])
-    assert fence(bmc, capsys)["changed"] is False
-
-
-@pytest.mark.long
-def test_a_node_that_stays_on_is_not_fenced(start, capsys):
-    assert fence(start(fate="lies"), capsys)["failed"] is True
 
 
 @pytest.mark.parametrize("wrong", ["password", pytest.param("username", marks=pytest.mark.long)])
