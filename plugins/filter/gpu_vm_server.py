@@ -54,6 +54,8 @@ def gpu_vm_server(names: list[str], hostvars: Mapping[str, Any], vm: str, to: st
 
     if not hostvars:
         return "all:!all"
+    if not vm or not to:
+        raise AnsibleFilterError("no virtual machine and no server are named; add -e vm=NAME -e to=SERVER")
     servers: dict[str, list[str]] = {}
     for name in names:
         for domain in hostvars[name].get("gpu_vm_domains") or []:
