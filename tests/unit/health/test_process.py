@@ -115,11 +115,19 @@ def test_a_reader_that_hangs_is_killed_with_all_that_it_started(tmp_path):
 
 def test_a_process_without_its_own_group_is_killed(monkeypatch):
     """On a busy machine the deadline may come before the process has made its group."""
+    forked, fork = [], os.fork
+
+    def remember():
+        forked.append(fork())
+        return forked[-1]
+
+    monkeypatch.setattr(os, "fork", remember)
     monkeypatch.setattr(os, "setsid", lambda: time.sleep(60))
     result = outcome(lambda _node: Reading(""), 0.3)
     assert ("no answer" in result.reading.error, result.alive) == (True, ())
+    (pid,) = forked
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(pid, os.WNOHANG)
 
 
 def test_what_a_reader_leaves_running_is_killed():
