@@ -21,6 +21,7 @@ import json
 import os
 import ssl
 import sys
+from collections import deque
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
@@ -31,6 +32,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.logs.counts import 
 TIMEOUT_S = 20
 BEGIN, COMMIT = "BEGIN TRANSACTION", "COMMIT TRANSACTION"
 STORED, EXISTS, BUSY, TOO_LARGE = (200, 201), 409, 429, 413
+# The ids of dropped lines that are remembered: those of several batches of rsyslogd.
+REMEMBERED = 4096
 
 
 class NotStoredError(SailloftError):
@@ -73,6 +76,7 @@ class Sender:
         self.number = 0
         self.connection: http.client.HTTPConnection | None = None
         self.refused = 0
+        self.dropped: deque[str] = deque(maxlen=REMEMBERED)
         self.unconfirmed = Unconfirmed(settings.get("unconfirmed_file") or "")
 
     def confirm(self, batch: list[str]) -> None:
@@ -95,7 +99,7 @@ class Sender:
             self.send(lines[middle:])
             return
         if status == TOO_LARGE:
-            self._drop(1)
+            self._drop([actions[0][0]])
             return
         try:
             items = [next(iter(item.values())) for item in json.loads(answer)["items"]] if status in STORED else []
@@ -108,7 +112,7 @@ class Sender:
         again = sum(result == BUSY or result >= 500 for result in results)
         if again:
             raise NotStoredError(f"{again} of {len(lines)} lines are refused for now")
-        self._drop(sum(result not in (*STORED, EXISTS) for result in results))
+        self._drop([action[0] for action, result in zip(actions, results) if result not in (*STORED, EXISTS)])
 
     def _post(self, body: bytes) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/x-ndjson"}
@@ -142,10 +146,13 @@ class Sender:
         self.connection = None
         self.number = (self.number + 1) % len(self.servers)
 
-    def _drop(self, count: int) -> None:
-        self.refused += count
+    def _drop(self, identities: list[str]) -> None:
+        """Count lines, each once: rsyslogd repeats those of a batch whose rest was not stored."""
+        new = [identity for identity in identities if identity not in self.dropped]
+        self.dropped.extend(new)
+        self.refused += len(new)
         path = self.settings.get("refused_file")
-        if count and path:
+        if new and path:
             sample = 'sailloft_logs_dropped_total{output="elasticsearch",reason="refused"}'
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write_atomic(path, f"{head('dropped_total')}{sample} {self.refused}\n".encode())

@@ -72,6 +72,13 @@ def test_a_batch_that_was_not_confirmed_is_sent_by_the_next_process_too(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_line_that_is_sent_again_counts_once_as_refused():
+    sender = Answering(items(409, 400), items(400))
+    assert served(sender) == "OK"
+    sender.confirm(["id1 2026-11-28 {}"])
+    assert sender.refused == 1
+
+
 def test_a_server_that_is_gone_makes_room_for_the_next():
     sender = bulk.Sender({"servers": ["http://127.0.0.1:1", "http://127.0.0.1:1"], "index": "logs"})
     assert served(sender).startswith("not stored: http://127.0.0.1:1: ConnectionRefusedError")
