@@ -138,7 +138,13 @@ def test_a_node_is_reimaged_between_jobs_and_stays_out_until_it_is_proved(servin
     for name in ("gpu03", "gpu04"):
         serving.stop(name)
         serving.start_node(name, "-b")
-    serving.wait("the nodes are back", lambda: all("DOWN" in serving.state(name).states for name in ("gpu03", "gpu04")))
+
+    def are_back():
+        """Return True if both have registered: before, they are down because they are being rebooted."""
+        states = [serving.state(name).states for name in ("gpu03", "gpu04")]
+        return all("DOWN" in each and not any("REBOOT" in word for word in each) for each in states)
+
+    serving.wait("the nodes are back", are_back)
     assert serving.state("gpu03").reason.startswith(reason)
     assert release(serving, "gpu04") == ["gpu04"]
     assert serving.state("gpu03").is_out
