@@ -22,8 +22,8 @@ SYSTEMCTL = ROOT / "molecule/monitoring/files/systemctl"
 NETWORK = "10.9.7"
 # A loaded machine has taken a minute for what takes a second.
 WAIT_S = 120
-# room DIRECTORY SHARED SETUP: all rooms see DIRECTORY/../tmp, which Ansible's files go through, and what lies in
-# DIRECTORY/../shared as the directory SHARED.
+# room DIRECTORY PATH SETUP: all rooms see two directories beside DIRECTORY: tmp, which Ansible's files go through, and
+# shared, as PATH.
 ROOM = f"""set -eu
 dir=$1 tmp=${{1%/*}}/tmp
 hostname "${{dir##*/}}"
