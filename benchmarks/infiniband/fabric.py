@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plan and prove InfiniBand fabrics of Blue Vela, beside the time that opensm itself takes to route.
+"""Plan and prove the compute fabric of Blue Vela, beside the time that opensm itself takes to route it.
 
-The peer is the real opensm, in ibsim: it discovers, configures and routes a pod of Blue Vela (1,024 HCAs on 8 rails)
-with ftree. Plan and proof of the same pod, from its dumps and the output of ibnetdiscover, are made in this process.
-Times are processor times, so that other load does not count: opensm's until the end of its first sweep, without
-ibsim's. What ftree takes of it is the elapsed time between two lines of opensm's log. P_Keys are not read, because
-ibsim answers one program at a time.
-
-All 512 nodes with 4,096 HCAs are beyond what ibsim answers in minutes: for these the tables are made up, with routes as
-opensm's, and there is no peer.
+The peer is the real opensm, in ibsim: it discovers, configures and routes 512 nodes (4,096 HCAs on 8 rails) with ftree.
+Plan and proof of the same fabric, from its dumps and the output of ibnetdiscover, are made in this process. Times are
+processor times, so that other load does not count: opensm's until the end of its first sweep, without ibsim's. What
+ftree takes of it is the elapsed time between two lines of opensm's log. P_Keys are not read, because ibsim answers one
+program at a time.
 """
 
 from __future__ import annotations
@@ -32,13 +29,11 @@ from timed import ROOT, status
 for folder in (".collections", "tests/support", "tests/support/infiniband", "tests/support/site"):
     sys.path.insert(0, str(ROOT / folder))
 
-import made_up_dumps
+import ib_sites
 import simulated_subnet
-import sites
-from ib_sites import blue_vela_pod, made_up_guids
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.fabric import fabric_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan, plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.subnet_manager.read import DUMP_FILES
@@ -68,9 +63,9 @@ def routing_s(log: str) -> float:
     return times.get("ftree tables configured", math.nan) - times.get("General fabric topology info", math.nan)
 
 
-def pod() -> None:
-    """Print the times of a pod, and their ratio to opensm's."""
-    site = blue_vela_pod()
+def compare() -> None:
+    """Print the times of plan and proof, and their ratio to opensm's."""
+    site = ib_sites.blue_vela()
     cables = simulated_subnet.cables(fabric_of(site, "compute"))
     guids = simulated_subnet.guids_of(cables)
     plan_s, planned = processor_s(lambda: plan(site, "compute", SETTINGS, guids))
@@ -83,41 +78,18 @@ def pod() -> None:
         links, forwarding, order = ((home / name).read_text() for name in DUMP_FILES.values())
         log = (home / "opensm.log").read_text(errors="replace")
         found = subnet.run(MASTER, "ibnetdiscover", "-p")
-    prove_s = proved(planned, SubnetReadings(found, links, forwarding, order, log))
+    prove_s, proof = processor_s(lambda: prove(planned, SubnetReadings(found, links, forwarding, order, log)))
+    failed = [str(claim) for claim in proof.claims if claim.layer == "routes" and claim.holds is not True]
+    if failed:
+        raise SystemExit(f"the proof fails: {failed[0]}")
     print(
-        f"a pod, {len(planned.fabric.hcas)} HCAs: plan {plan_s:.2f} s, proof {prove_s:.2f} s; opensm {opensm_s:.2f} s"
+        f"Blue Vela, {len(planned.fabric.hcas)} HCAs: plan {plan_s:.2f} s, proof {prove_s:.2f} s; "
+        f"opensm {opensm_s:.2f} s"
     )
     print(f"    ftree alone, elapsed: {routing_s(log):.2f} s")
     ratio = (plan_s + prove_s) / opensm_s
     verdict = "met" if ratio <= TARGET else "not met"
     print(f"    plan and proof / opensm: {ratio:.2f}, target at most {TARGET:g}: {verdict}")
-
-
-def proved(planned: FabricPlan, readings: SubnetReadings) -> float:
-    """Return the processor time of a proof without a failure."""
-    prove_s, proof = processor_s(lambda: prove(planned, readings))
-    failed = [str(claim) for claim in proof.claims if claim.layer == "routes" and claim.holds is not True]
-    if failed:
-        raise SystemExit(f"the proof fails: {failed[0]}")
-    return prove_s
-
-
-def whole() -> None:
-    """Print the times of all 512 nodes, from made-up tables."""
-    site = sites.example("blue_vela")
-    fabric = fabric_of(site, "compute")
-    plan_s, planned = processor_s(lambda: plan(site, "compute", SETTINGS, made_up_guids(fabric)))
-    dumps = made_up_dumps.Dumps(fabric)
-    log = "osm_ucast_mgr_process: ftree tables configured on all switches\n"
-    readings = SubnetReadings("", dumps.links_text(), dumps.forwarding_text(), dumps.order_text(), log)
-    prove_s = proved(planned, readings)
-    print(f"Blue Vela, {len(fabric.hcas)} HCAs: plan {plan_s:.2f} s, proof of the routes {prove_s:.2f} s; no peer")
-
-
-def compare() -> None:
-    """Print both."""
-    pod()
-    whole()
 
 
 if __name__ == "__main__":
