@@ -35,6 +35,7 @@ mount -t overlay overlay -o lowerdir=/,upperdir=$dir/room/upper,workdir=$dir/roo
 mount -t proc proc $root/proc
 mount --rbind /dev $root/dev
 mount -t sysfs sysfs $root/sys
+mount --rbind /sys/fs/cgroup $root/sys/fs/cgroup
 mount -t tmpfs tmpfs $root/run
 mkdir -p $root/run/systemd/system $root$tmp $root$2
 mount --bind $tmp $root$tmp

@@ -204,6 +204,19 @@ def test_a_node_with_a_signed_command_line_is_named_by_its_address_until_the_sta
     assert f"REFUSED: node {MAC}: " in output
 
 
+def test_a_node_with_a_signed_command_line_reports_a_refusal_where_the_refused_statement_says(site, serve):
+    behaviour, sink = Behaviour(b""), Behaviour("missing")
+    url, report = serve(behaviour), f"{serve(sink)}/report"
+    behaviour.turns = [site.statement([url], now_s=time.time() - 91 * DAY_S, report=report)]
+    booted(site, [url], f"{ONCE} node=", "sailloft.signed=1")
+    assert f"event=refused&node={MAC}&" in sink.asked[0][0]
+    # Nobody may choose the URL but the site.
+    silent = Behaviour("missing")
+    behaviour.turns = [site.statement([url], key=site.other, report=f"{serve(silent)}/report")]
+    assert "the signature does not hold" in booted(site, [url], f"{ONCE} node=", "sailloft.signed=1")
+    assert silent.asked == []
+
+
 def test_an_expired_statement_is_refused_with_the_clocks_that_decide(site, serve):
     """The statement is in order, and the node's clock is a year ahead of the server's."""
     behaviour = Behaviour(b"")
