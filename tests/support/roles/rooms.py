@@ -49,8 +49,9 @@ eval "$3"
 read -r pid _ </proc/self/stat
 echo $pid >$dir/pid.new
 mv $dir/pid.new $dir/pid
-# A test that is killed leaves no room behind for long.
-exec chroot $root sleep 7200
+# A test that is killed leaves no room behind for long. The shell waits for orphans: libvirt counts a QEMU that nobody waits
+# for as alive.
+exec chroot $root bash -c "sleep 7200 & wait"
 """
 SPACES = "--mount --pid --net --uts --root --wd"
 
