@@ -24,6 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic.persistence import SERVICE as ROCE
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import HEALTH_PROGRAM
+from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service import converge as slurm
 
 SECRET = "a {{ secret }} with 'quotes' and \U0001f512"
 GPU_HOST = Role(
@@ -39,6 +41,7 @@ ROCE_HOST = Role(
     "sailloft.fleet.roce_host",
     {"packages_install": False, "roce_host_nics": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}},
 )
+SCHEDULER = Role("sailloft.fleet.scheduler", {"packages_install": False, "scheduler_controllers": ["head-1", "head-2"]})
 # The files that a tuning run would change on the machine on which it runs.
 OF_THE_BUILD_HOST = (
     *("/etc/sailloft", "/usr/lib/sailloft", persistence.UNIT_FILE, persistence.WANTS, persistence.ORDER_FILE),
@@ -153,6 +156,26 @@ def test_roce_host_is_set_up_for_every_boot_with_nccls_settings(root):
     first = tree(upper)
     lines.clear()
     roles_in.apply(root, [ROCE_HOST], functools.partial(process.run, show=lines.append), "gpu")
+    assert tree(upper) == first
+    assert any("changed=0" in line for line in lines)
+
+
+@pytest.mark.long
+def test_slurmd_is_enabled_and_asks_the_controllers_for_its_files(root):
+    """The unit is that of this machine's package, in place of an installation from the archive."""
+    shutil.copy("/lib/systemd/system/slurmd.service", root / "usr/lib/systemd/system/slurmd.service")
+    lines = []
+    roles_in.apply(root, [SCHEDULER], functools.partial(process.run, show=lines.append), "gpu")
+    upper = root.parent / "upper"
+    files = {path for path, facts in tree(upper).items() if not facts[0].startswith("d")}
+    wants = f"/etc/systemd/system/multi-user.target.wants/{slurm.NODE}"
+    # No slurm.conf, and no key: they come at the node's boot.
+    wanted = [HEALTH_PROGRAM, slurm.DROP_IN, wants, f"/usr/lib/systemd/system/{slurm.NODE}"]
+    assert files == {path.lstrip("/") for path in wanted}
+    assert "--conf-server head-1,head-2" in (root / slurm.DROP_IN.lstrip("/")).read_text()
+    first = tree(upper)
+    lines.clear()
+    roles_in.apply(root, [SCHEDULER], functools.partial(process.run, show=lines.append), "gpu")
     assert tree(upper) == first
     assert any("changed=0" in line for line in lines)
 

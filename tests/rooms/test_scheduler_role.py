@@ -101,7 +101,7 @@ def test_the_playbook_runs_the_planned_cluster_and_a_second_run_changes_nothing(
 
 def test_proved_nodes_run_a_job_of_a_login_host_and_a_standby_takes_over(cluster):
     cluster.applied(*PROVED)
-    names = cluster.run("login1", "srun", "--nodes=2", "hostname").split()
+    names = cluster.run("login1", "srun", "--quiet", "--nodes=2", "hostname").split()
     assert sorted(names) == ["n1", "n2"]
     job = cluster.run("login1", "sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 600").strip()
     cluster.wait("the job runs", lambda: " R " in cluster.run("login1", "squeue", "--job", job))
