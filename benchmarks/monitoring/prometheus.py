@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Measure series, bytes and memory of the real Prometheus with the planned monitoring of GPU nodes.
 
-    benchmarks/monitoring/prometheus.py [--nodes 40 150] [--for 500 5000]
+    benchmarks/monitoring/prometheus.py [--nodes 40 500] [--for 5000]
 
 A node is made of files (stand_ins/gpu_node.py): 224 processors, 8 GPUs, 10 RDMA ports, 10 disks. The real node
 exporter reads them 120 times, a minute apart for the node; dcgm-exporter's answers, each 5 s of the same two hours, are
@@ -205,8 +205,8 @@ def growth(folder: Path, answers: list[list[str]]) -> float:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[40, 150])
-    parser.add_argument("--for", type=int, nargs="+", default=[500, 5000], dest="scaled", help="nodes to scale to")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[40, 500])
+    parser.add_argument("--for", type=int, nargs="+", default=[5000], dest="scaled", help="nodes to scale to")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         top = Path(made)
