@@ -106,8 +106,8 @@ def test_proved_nodes_run_a_job_of_a_login_host_and_a_standby_takes_over(cluster
     job = cluster.run("login1", "sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 600").strip()
     cluster.wait("the job runs", lambda: " R " in cluster.run("login1", "squeue", "--job", job))
     # slurmctld saves its state some seconds after a change: a job that a crash finds unsaved is lost.
-    saved = ("grep", "--count", "wrap", f"{SHARED}/job_state")
-    cluster.wait("the job is saved", lambda: cluster.run("ctl1", *saved, check=False).strip() == "1")
+    saved = ("grep", "--text", "--only-matching", "wrap", f"{SHARED}/job_state")
+    cluster.wait("the job is saved", lambda: "wrap" in cluster.run("ctl1", *saved, check=False))
     pid = cluster.run("ctl1", "cat", "/run/units/slurmctld.service").strip()
     cluster.run("ctl1", "kill", f"-{signal.SIGKILL}", pid)
 
