@@ -48,6 +48,12 @@ NO_READING = "ns"
 NUMBER = re.compile(r"#0x([0-9a-fA-F]{1,2})$")
 # Records of makers and of Linux, which have no sensor.
 WITHOUT_SENSOR = re.compile(r",(?:OEM record|Linux kernel panic)")
+# All states of a power supply, as ipmitool (ipmi_sel.h) writes them.
+SUPPLY_STATE = (
+    r"(?:Presence detected|Failure detected|Predictive failure|(?:Power Supply )?AC lost|AC lost or out-of-range"
+    r"|AC out-of-range, but present|Config Error[^,]*|Power Supply Inactive)"
+)
+SUPPLY_STATES = re.compile(rf"{SUPPLY_STATE}(?:, {SUPPLY_STATE})*")
 # What a reading in a known unit begins with.
 AMOUNT = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})? ")
 # The units of a reading in `sdr elist` tell what a sensor measures.
@@ -264,7 +270,8 @@ def _of_sensors(sensors: Iterable[Sensor]) -> Iterator[Measurement]:
             yield Measurement(check, place, value, SENSORS_SOURCE, sensor.reading)
         elif sensor.status == "ok" and "Presence detected" in sensor.reading:
             # Only a power supply's sensor shows this together with the states below.
+            absent = False if SUPPLY_STATES.fullmatch(sensor.reading) else None
             for kind, event, check in STATES:
                 if kind == "Power Supply":
-                    is_shown = re.search(event, sensor.reading) is not None
-                    yield Measurement(check, place, is_shown, SENSORS_SOURCE, sensor.reading)
+                    value = True if re.search(event, sensor.reading) else absent
+                    yield Measurement(check, place, value, SENSORS_SOURCE, sensor.reading)

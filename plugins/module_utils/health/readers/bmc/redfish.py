@@ -78,6 +78,8 @@ class Connection:
                 raise _NoResourceError("its answer is no JSON") from error
             if not isinstance(document, dict):
                 raise _NoResourceError("its answer is no JSON object")
+            if not document:
+                raise _NoResourceError("its answer is an empty object")
             return document
         raise _NoResourceError("it moves the resource again and again")
 
@@ -126,13 +128,19 @@ def read(bmc: Bmc) -> Reading:
     start = time.monotonic()
     connection = Connection(bmc)
     try:
-        measurements = [
-            item for chassis in _members(connection, f"{ROOT}/Chassis") for item in _chassis(connection, chassis)
-        ]
+        measurements = [item for chassis in _roots(connection, "Chassis") for item in _chassis(connection, chassis)]
         measurements += _health(connection, measurements)
     finally:
         connection.close()
     return Reading("redfish", tuple(measurements), seconds=time.monotonic() - start)
+
+
+def _roots(connection: Connection, name: str) -> list[dict[str, Any]]:
+    """Return the documents of a collection of the root, which has a member in every server."""
+    members = _members(connection, f"{ROOT}/{name}")
+    if not members:
+        raise _NoResourceError(f"its collection {name} is empty")
+    return members
 
 
 def _members(connection: Connection, path: str) -> list[dict[str, Any]]:
@@ -218,7 +226,7 @@ def _health(connection: Connection, parts: list[Measurement]) -> list[Measuremen
     """Return the health of each system, which a fault of a part above explains."""
     is_explained = any(part.value is True for part in parts)
     try:
-        systems = _members(connection, f"{ROOT}/Systems")
+        systems = _roots(connection, "Systems")
     except _NoResourceError as error:
         return [Measurement("bmc_health", Place("bmc", "system"), None, f"{ROOT}/Systems", error.cause)]
     return [documents.health(system, is_explained) for system in systems]

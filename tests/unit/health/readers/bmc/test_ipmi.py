@@ -143,6 +143,7 @@ STATE = "26,09/15/2022,15:34:46,Voltage PVPP,Lower Critical going low,Asserted\n
         ("", SENSORS.replace("51h", "5"), "bmc_temperature"),
         ("", SENSORS.replace("ok  | 29.3", "gut | 29.3"), "bmc_temperature"),
         ("", SENSORS.replace("24 degrees", "?? degrees"), "bmc_temperature"),
+        ("", SENSORS.replace("detected", "detected, AC los"), "bmc_power_input"),
     ],
 )
 def test_lines_that_cannot_be_read_are_not_measured(log, sensors, wanted):

@@ -319,9 +319,24 @@ def test_an_altered_value_passes_nothing_and_is_no_fault(place, value):
         return
     both = before.keys() & after.keys()
     assert [key for key in both if {before[key], after[key]} == {PASS, FAIL}] == []
+    if value == []:
+        # A node of an enclosure lists no power supplies or fans; numbers are compared over the fleet.
+        return
     # What is no longer judged is said to be not measured, or has another name.
     assert len(after) >= len(before) or NOT_MEASURED in after.values()
     assert list(after.values()).count(FAIL) >= list(before.values()).count(FAIL) or NOT_MEASURED in after.values()
+
+
+@pytest.mark.parametrize(
+    ("path", "document"), [("/redfish/v1/Chassis", {"Members": []}), ("/redfish/v1/Chassis", {}), (CHASSIS, {})]
+)
+def test_a_bmc_that_shows_no_chassis_passes_nothing(path, document):
+    documents = {**new({"Bay1": GOOD}), path: document}
+    try:
+        judged = verdicts(documents)
+    except NotMeasuredError:
+        return
+    assert NOT_MEASURED in judged.values()
 
 
 @pytest.mark.parametrize("voltage", [-1, "230", None, 1e12, math.nan])
