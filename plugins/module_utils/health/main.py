@@ -135,8 +135,13 @@ def _round(options: argparse.Namespace) -> int:
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
 
     paths = rounds.CheckerPaths(options.state, options.run, options.expected or rounds.EXPECTED_FILE)
-    rounds.make(paths, READERS, RULES, options.period, options.deep)
-    return 0
+    saved = rounds.make(paths, READERS, RULES, options.period, options.deep)
+    if not options.deep or not saved.round or not saved.round.errors:
+        return 0
+    # Who waits for deep checks must not take one that did not measure for one that passed.
+    for reader, error in saved.round.errors.items():
+        print(f"sailloft-health: {reader}: not measured: {error}", file=sys.stderr)
+    return FAILED
 
 
 def _change(options: argparse.Namespace, how: Callable[[Condition, Moment], Condition]) -> int:
