@@ -9,7 +9,8 @@ Needs only Python. DIRECTORY gets the recording, what the node must have by it, 
 deep checks, the verdict, and the outputs of the tools (with serial numbers: read them before you pass them on). Prints
 the processor time of a light round beside that of nvidia-smi alone. Takes at most 8 minutes, and changes nothing on the
 machine. For that DCGM runs its level 2 (NVIDIA: a few minutes) instead of 3 (up to 30), whose longer tests then are not
-measured, and each deep check ends after CHECK_S seconds. Exit status: 0 if GPUs and rounds were measured, 1 if a reader failed, 2 if there is nothing to measure.
+measured, and each deep check ends after CHECK_S seconds. Exit status: 0 if GPUs and rounds were measured, 1 if a reader
+failed, 2 if there is nothing to measure.
 """
 
 from __future__ import annotations

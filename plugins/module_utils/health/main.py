@@ -72,11 +72,10 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(command_name, help=words)
         command.set_defaults(act=_say, by=by)
         command.add_argument("--reason", required=True)
-    for command_name, undo, words in (
-        ("undrain", latch.undrained, "end a person's drain"),
-        ("end-maintenance", latch.maintenance_ended, "end the maintenance"),
-    ):
-        commands.add_parser(command_name, help=words).set_defaults(act=_unsay, undo=undo)
+    command = commands.add_parser("undrain", help="end a person's drain")
+    command.set_defaults(act=_undrain)
+    command.add_argument("--only", metavar="BEGINNING", default="", help="unless its reason begins otherwise")
+    commands.add_parser("end-maintenance", help="end the maintenance").set_defaults(act=_end_maintenance)
     return parser
 
 
@@ -164,9 +163,12 @@ def _say(options: argparse.Namespace) -> int:
     return _change(options, lambda old, now: by(old, options.reason, _person(), now))
 
 
-def _unsay(options: argparse.Namespace) -> int:
-    undo: Callable[[Condition, str, Moment], Condition] = options.undo
-    return _change(options, lambda old, now: undo(old, _person(), now))
+def _undrain(options: argparse.Namespace) -> int:
+    return _change(options, lambda old, now: latch.undrained(old, _person(), now, options.only))
+
+
+def _end_maintenance(options: argparse.Namespace) -> int:
+    return _change(options, lambda old, now: latch.maintenance_ended(old, _person(), now))
 
 
 def _person() -> str:

@@ -113,9 +113,7 @@ def test_rates_of_other_tools_that_are_no_numbers_are_refused(rate):
 
 def test_numbers_of_other_scripts_and_broken_numbers_are_no_rows():
     with pytest.raises(measuring_tools.UnreadableError):
-        measuring_tools.nccl_bus_gb_per_s(
-            "² ² float sum -1 1 2.0 3.5 0 1 2.0 3.0 0\n# Out of bounds values : 0 OK\n"
-        )
+        measuring_tools.nccl_bus_gb_per_s("² ² float sum -1 1 2.0 3.5 0 1 2.0 3.0 0\n# Out of bounds values : 0 OK\n")
     with pytest.raises(measuring_tools.UnreadableError):
         measuring_tools.perftest_gb_per_s(printed.perftest().replace("394.21", "3.9.21"))
 

@@ -219,7 +219,7 @@ BAD_PROGRAMS = {
     "says nothing": ("true", "nvbandwidth"),
     "prints without end": ("yes 1234567890", "MiB"),
     "prints rubbish": ("head -c 100000 /dev/urandom", "nvbandwidth"),
-    "speaks another language": ("echo '{\"nvbandwidth\": {\"Fehler\": \"kein Gerät\"}}'", "nvbandwidth"),
+    "speaks another language": ('echo \'{"nvbandwidth": {"Fehler": "kein Gerät"}}\'', "nvbandwidth"),
     "cannot be run": ("", "Permission denied"),
 }
 
