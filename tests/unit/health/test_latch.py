@@ -14,10 +14,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RESET_COUNT
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import (
     UNMEASURED_ROUNDS,
+    Condition,
     cleared,
     drained,
     maintained,
     part_of,
+    undrained,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     CheckSetting,
