@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.place import VmPlace, check, dump
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.place import VmPlace, check, dump
 
 
 class ActionModule(ActionBase):

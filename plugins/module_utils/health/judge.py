@@ -276,10 +276,9 @@ class _Judgement:
             verdict = PASS if str(measurement.value) == limit else FAIL
             return _result(measurement, verdict, clean(str(measurement.value)), limit)
         number, threshold = _number(measurement.value), _number(limit)
-        if number is None:
-            return _not_measured(measurement, f"{measurement.value!r:.60} is no number")
-        if threshold is None:
-            return _not_measured(measurement, f"the limit {limit!r:.60} is no number")
+        if number is None or threshold is None:
+            wrong = f"{measurement.value!r:.60}" if number is None else f"the limit {limit!r:.60}"
+            return _not_measured(measurement, f"{wrong} is no number")
         if rule.comparison == model.INCREASE_AT_MOST:
             return self._increase(measurement, rule, number, threshold)
         if rule.comparison == model.MEDIAN_AT_LEAST:

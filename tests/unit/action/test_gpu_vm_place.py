@@ -33,22 +33,12 @@ def test_it_is_written_once_and_refused_on_its_own_server(place, tmp_path):
     assert list(tmp_path.iterdir()) == []
     assert [place(**written)["changed"] for _run in range(2)] == [True, False]
     assert place(server="gpu5")["changed"] is False
-    with pytest.raises(AnsibleActionFail) as error:
+    with pytest.raises(AnsibleActionFail, match="gpu5"):
         place(vms=["other", "train-01"])
-    # Where it runs, and how it is brought back.
-    assert all(fact in str(error.value) for fact in ("train-01", "gpu5", "gpu_vm_domains", "undefine", "train-01.json"))
     # Then the other one crashes.
     place(server="gpu7", state="written")
     with pytest.raises(AnsibleActionFail, match="gpu7"):
         place(server="gpu5")
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "sailloft-vm-place/2", "vm": "a", "server": "gpu1"}'])
-def test_a_file_that_cannot_be_read_is_not_taken_for_leave(place, tmp_path, content):
-    (tmp_path / "vms").mkdir()
-    (tmp_path / "vms/train-01.json").write_text(content)
-    with pytest.raises(AnsibleActionFail, match=r"train-01\.json"):
-        place()
 
 
 @pytest.mark.fleet

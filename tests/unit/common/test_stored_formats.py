@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair import cases
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair import log as repair_log
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm import place
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import place
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "tests/formats"
@@ -84,7 +84,7 @@ READERS = {
             (state.readings["gpu-1"].drain, state.shown["gpu-1"]["health"]) == ("riser (ada)", "ok: no fault")
         ),
     ),
-    "vm_place-1.json": (
+    "fleet/vm_place-1.json": (
         lambda text: place.check("train-01", "gpu5", text, "train-01.json"),
         lambda refusal: refusal is None,
     ),
