@@ -232,6 +232,8 @@ def test_new_image_restart_of_a_virtual_machine_swap_acceptance_and_return(site)
     ]
     assert site.log("bm02")[:5] == ended("drain", "swap")
     assert "swap bm02" in site.calls()
+    # Its own next round still finds the fault.
+    site.store("bm02", [fault("gpu_row_remap_failure", "person")])
     site.heal()
     assert site.log("bm02")[-1] == ("person", "done")
     assert json.loads((site.folder / "repair/bm02.json").read_text())["fault"].startswith("gpu_row_remap_failure")
