@@ -40,7 +40,7 @@ def parse(frame: bytes) -> tuple[Neighbour, bool] | None:
         if kind == TTL and value[:2] == b"\0\0":
             return None  # the neighbour is leaving
         if kind == PORT_ID and value[:1] != bytes([MAC_ADDRESS]):
-            ports.append(_text(value[1:]))
+            ports = [_text(value[1:])]
         elif kind == PORT_DESCRIPTION:
             described = _text(value)
         elif kind == SYSTEM_NAME:

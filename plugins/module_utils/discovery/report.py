@@ -25,6 +25,8 @@ FORMAT = "sailloft-inspection/1"
 LIMIT_BYTES = 1 << 19
 LONGEST_TEXT = 128
 MOST_NICS = 256
+# An identifier and a description.
+MOST_PORT_NAMES = 2
 HARMLESS = re.compile(r"[A-Za-z0-9 .,_:;/#+()@&*=-]*")
 MOST_DIGITS = 18
 AGAIN = "look at the machine, and boot it again"
@@ -114,10 +116,11 @@ def _check(report: MachineReport, mac: str) -> None:
         ipaddress.ip_address(report.bmc_address)
     values.integer(report.memory_mib, 0, 1 << 32)
     values.integer(report.cpus, 0, 1 << 20)
-    for texts, most in ((report.nics, MOST_NICS), (report.problems, MOST_NICS), (report.devices, MOST_NICS)):
-        if len(texts) > most:
-            raise InvalidValueError(f"it has {len(texts)} entries, where {most} are possible")
-    nic_texts = [text for nic in report.nics for text in (nic.name, nic.driver, nic.neighbour, *nic.ports[:LONGEST_TEXT])]
+    limits = [(len(entries), MOST_NICS) for entries in (report.nics, report.problems, report.devices)]
+    for count, most in (*limits, *((len(nic.ports), MOST_PORT_NAMES) for nic in report.nics)):
+        if count > most:
+            raise InvalidValueError(f"it has {count} entries, where {most} are possible")
+    nic_texts = [text for nic in report.nics for text in (nic.name, nic.driver, nic.neighbour, *nic.ports)]
     for text in (report.vendor, report.product, report.serial, *report.problems, *report.devices, *nic_texts):
         if len(text) > LONGEST_TEXT or not HARMLESS.fullmatch(text):
             raise InvalidValueError(f"{text[:40]!r} is no text of a report")
