@@ -9,12 +9,12 @@ module: node_accept
 short_description: Take pending machines into the inventory, as the nodes that a person names
 version_added: 0.1.0
 description:
-  - Matches the machines with the planned nodes by the switch ports that LLDP names, in a blueprint or NetBox. A machine that
-    is at the cables of several planned nodes, or of none, needs its MAC address in O(accept).
+  - Matches the machines with the planned nodes by the switch ports that LLDP names, in a blueprint or NetBox. A machine
+    that is at the cables of several planned nodes, or of none, needs its MAC address in O(accept).
   - Writes C(host_vars/NAME/accepted.yml) beside the inventory, with C(node_boot_mac) and C(site_machine) (C(vendor),
     C(product), C(serial), C(bmc_address), C(bmc_mac)). No other file is written.
-  - It refuses, before anything is written, names that the inventory does not have, machines that are not pending or that
-    several nodes would get, machines in another node's place, and a file that a person wrote.
+  - It refuses, before anything is written, names that the inventory does not have, machines that are not pending or
+    that several nodes would get, machines in another node's place, and a file that a person wrote.
 options:
   accept:
     description: Node -> MAC address; an empty one is that of the machine in the node's planned place.
@@ -38,8 +38,8 @@ options:
     type: dict
   replace:
     description:
-      - Whether nodes that have a machine get another one. Then the node's enrolled key in C(node_identity_enrolled_dir) is
-        removed too, as it is that of the old machine's TPM.
+      - Whether nodes that have a machine get another one. Then the node's enrolled key in
+        C(node_identity_enrolled_dir) is removed too, as it is that of the old machine's TPM.
     type: bool
     default: false
 attributes:

@@ -11,11 +11,11 @@ module: node_inspection
 short_description: Install the stage that reports a machine that is no node
 version_added: 0.1.0
 description:
-  - Installs C(/usr/lib/sailloft/inspection.pyz), the code of this collection, which needs only Python's standard library, and
-    C(sailloft-inspection.service) in an image. It is refused on a host that runs.
-  - The service only starts on a machine that boots as an unknown one. It reports MAC address, serial number, PCIe topology,
-    BMC (by C(ipmitool)) and the switch ports (by LLDP) to the boot servers, every two minutes, and reboots when one of them
-    has the machine as a node.
+  - Installs C(/usr/lib/sailloft/inspection.pyz), the code of this collection, which needs only Python's standard
+    library, and C(sailloft-inspection.service) in an image. It is refused on a host that runs.
+  - The service only starts on a machine that boots as an unknown one. It reports MAC address, serial number, PCIe
+    topology, BMC (by C(ipmitool)) and the switch ports (by LLDP) to the boot servers, every two minutes, and reboots
+    when one of them has the machine as a node.
 extends_documentation_fragment: [sailloft.fleet.attributes]
 seealso:
   - module: sailloft.fleet.nodes_pending_info

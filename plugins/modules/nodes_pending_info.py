@@ -13,8 +13,8 @@ version_added: 0.1.0
 description:
   - Reads on a boot server what unknown machines have reported, in one call. They boot the inspection stage if
     C(boot_server_discovery) of the role P(sailloft.fleet.boot_server#role) is set.
-  - Nothing in a report is verified, as anybody on the boot network can send one. It is bounded in size and number, and its
-    texts have only characters that neither a terminal nor a template interprets. A report that is otherwise is refused.
+  - Nothing in a report is verified, as anybody on the boot network can send one. Reports are bounded in size and
+    number, and their texts have only characters that neither a terminal nor a template interprets. Others are refused.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   path:
@@ -80,8 +80,8 @@ machines:
       sample: {gpu: 8, nic: 10, nvme: 4}
     nics:
       description: >-
-        Its Ethernet interfaces, each with C(name), C(mac), C(driver), C(link), and by LLDP C(neighbour), the switch, and
-        C(ports), all names that the switch has for its port.
+        Its Ethernet interfaces, each with C(name), C(mac), C(driver), C(link), and by LLDP C(neighbour), the switch,
+        and C(ports), all names that the switch has for its port.
       type: list
       elements: dict
     problems:

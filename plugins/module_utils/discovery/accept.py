@@ -21,14 +21,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Planned, PlannedEnd
 
 Machine = Mapping[str, Any]
-HEAD = "# Written by playbooks/accept_nodes.yml from what the machine reported; the next run for this node replaces it.\n"
+HEAD = (
+    "# Written by playbooks/accept_nodes.yml from what the machine reported; the next run for this node replaces it.\n"
+)
 # The fields of a report that are kept.
 KEPT = ("vendor", "product", "serial", "bmc_address", "bmc_mac")
 
 
 @dataclass(frozen=True)
 class InventoryNode:
-    """A node of the inventory: where its machine is planned, and the MAC address that it boots from, "" if not known."""
+    """A node of the inventory: its planned rack, and the MAC address of its machine; "" for what is not known."""
 
     name: str
     mac: str = ""
@@ -36,7 +38,7 @@ class InventoryNode:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlannedPlace:
     """The planned node in whose place a machine is, "" if none, and what says so."""
 
     node: str
@@ -49,7 +51,7 @@ class Acceptance:
 
     name: str
     machine: Machine
-    place: Place
+    place: PlannedPlace
     old_mac: str = ""
 
     def text(self) -> str:
@@ -64,7 +66,7 @@ class Plan:
 
     cables: Planned = field(default_factory=Planned)
 
-    def place(self, machine: Machine) -> Place:
+    def place(self, machine: Machine) -> PlannedPlace:
         """Return where the machine is by its neighbours: at the cables of one planned node, or not known."""
         ends = self._far_ends
         nodes: dict[str, PlannedEnd] = {}
@@ -75,11 +77,11 @@ class Plan:
                 nodes.setdefault(ends[end].device, end)
         if len(nodes) == 1:
             ((node, end),) = nodes.items()
-            return Place(node, f"{end} is planned for {node}")
+            return PlannedPlace(node, f"{end} is planned for {node}")
         if nodes:
-            return Place("", f"its cables are those of {excerpt(sorted(nodes))}")
+            return PlannedPlace("", f"its cables are those of {excerpt(sorted(nodes))}")
         ports = [f"{nic['neighbour']} {' '.join(nic['ports'][:1])}".strip() for nic in heard]
-        return Place("", f"no node is planned at {excerpt(ports)}" if ports else "LLDP names no switch")
+        return PlannedPlace("", f"no node is planned at {excerpt(ports)}" if ports else "LLDP names no switch")
 
     @cached_property
     def _far_ends(self) -> dict[PlannedEnd, PlannedEnd]:
@@ -107,8 +109,8 @@ def accept(
 ) -> list[Acceptance]:
     """Return the machine of each node in ``wanted``, in its order.
 
-    ``wanted`` is node -> MAC address, "" for the machine in the planned place. ``nodes`` are all of the inventory. A node
-    with a machine gets another one only to ``replace`` it. Raises DiscoveryError with all that cannot be done.
+    ``wanted`` is node -> MAC address, "" for the machine in the planned place. ``nodes`` are all of the inventory. A
+    node with a machine gets another one only to ``replace`` it. Raises DiscoveryError with all that cannot be done.
     """
     places = {mac: plan.place(machine) for mac, machine in machines.items()}
     owners = {node.mac: node.name for node in nodes.values() if node.mac}
@@ -132,7 +134,7 @@ def _machine_of(
     name: str,
     given: str,
     machines: Mapping[str, Machine],
-    places: Mapping[str, Place],
+    places: Mapping[str, PlannedPlace],
     nodes: Mapping[str, InventoryNode],
 ) -> str:
     """Return the MAC address of a node's machine. Raises DiscoveryError."""
@@ -146,21 +148,25 @@ def _machine_of(
             raise DiscoveryError(f"no machine with the MAC address {given} is pending", "boot it first", subject=name)
         if places[given].node not in ("", name):
             raise DiscoveryError(
-                f"{given} is in another place: {places[given].why}", "move the machine, or correct the plan", subject=name
+                f"{given} is in another place: {places[given].why}",
+                "move the machine, or correct the plan",
+                subject=name,
             )
         return given
     # A run that is repeated finds the machine that has become the node.
     claims = [nodes[name].mac] if nodes[name].mac in claims else claims
     if len(claims) != 1:
-        cause = f"the machines {excerpt(claims, 8)} are all in its place" if claims else "no pending machine is in its place"
+        cause = (
+            f"the machines {excerpt(claims, 8)} are all in its place"
+            if claims
+            else "no pending machine is in its place"
+        )
         remedy = "name the right one by its MAC address"
         raise DiscoveryError(f"{cause} by LLDP and plan", remedy, subject=name)
     return claims[0]
 
 
-def _permit(
-    node: InventoryNode, mac: str, owners: Mapping[str, str], taken: Mapping[str, str], replace: bool
-) -> None:
+def _permit(node: InventoryNode, mac: str, owners: Mapping[str, str], taken: Mapping[str, str], replace: bool) -> None:
     """Raise DiscoveryError if the machine may not become the node."""
     owner = owners.get(mac, node.name)
     if owner != node.name or mac in taken:
@@ -183,8 +189,8 @@ def lines(machines: Mapping[str, Machine], nodes: Mapping[str, InventoryNode], p
         place = plan.place(machine)
         rack = nodes[place.node].rack if place.node in nodes else ""
         where = f"accepted as {owners[mac]}" if mac in owners else place.why + (f" in {rack}" if rack else "")
-        devices = ", ".join(f"{count} {kind}" for kind, count in machine["devices"].items() if kind in ("gpu", "nvme"))
-        kept = [machine["vendor"], machine["product"], f"serial {machine['serial'] or 'not known'}", devices]
-        bmc = f"BMC {machine['bmc_address'] or 'not known'}"
-        texts.append(f"{mac}: {' '.join(filter(None, kept[:2])) or 'unknown model'}, {', '.join(filter(None, [*kept[2:], bmc]))}; {where}")
+        model = " ".join(filter(None, (machine["vendor"], machine["product"]))) or "unknown model"
+        devices = [f"{count} {kind}" for kind, count in machine["devices"].items() if kind in ("gpu", "nvme")]
+        numbers = [f"serial {machine['serial'] or 'not known'}", f"BMC {machine['bmc_address'] or 'not known'}"]
+        texts.append(f"{mac}: {', '.join([model, *devices, *numbers])}; {where}")
     return texts

@@ -42,7 +42,8 @@ def ensure(system: System, in_image: bool, check: bool = False, python: str = sy
     """Install the stage. Raises HostError, also on a host that runs: it would report itself, and reboot."""
     if not in_image:
         raise HostError(
-            f"{MODULE}: this host is no image: nothing was changed", "add the role node_inspection to a layer of an image"
+            f"{MODULE}: this host is no image: nothing was changed",
+            "add the role node_inspection to a layer of an image",
         )
     unit.check_systemd(system, MODULE, running=False)
     wanted = {

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.report im
     ReportedNic,
     harmless,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import Neighbour
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
@@ -28,7 +29,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs
 LISTEN_S = 62.0
 BMC_S = 60
 # What boards without a number say.
-NO_NUMBER = re.compile(r"(?i)|none|n/?a|0+|default string|not (specified|applicable|available)|to be filled.*|system serial.*")
+NO_NUMBER = re.compile(
+    r"(?i)|none|n/?a|0+|default string|not (specified|applicable|available)|to be filled.*|system serial.*"
+)
 # linux/sockios.h, linux/if.h.
 GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 1
 
@@ -110,7 +113,7 @@ def read_bmc() -> tuple[dict[str, str], str]:
     return {}, f"BMC: ipmitool: {done.stderr.strip() or 'it names no address'}"
 
 
-def _nic(root: str, name: str, heard: dict[str, lldp.Neighbour]) -> ReportedNic:
+def _nic(root: str, name: str, heard: dict[str, Neighbour]) -> ReportedNic:
     folder = Path(root, "sys/class/net", name)
     driver = folder / "device/driver"
     neighbour = heard.get(name)

@@ -21,16 +21,17 @@ MOST = 4096
 
 
 def read(folder: str, now_s: float, topologies: Sequence[str] = ()) -> dict[str, Any]:
-    """Return ``machines`` (a report without its topology, and age_s), and ``refused`` reports (mac, cause), both by MAC.
+    """Return ``machines`` (a report without its topology, and age_s), and ``refused`` reports (mac, cause).
 
-    The machines with a MAC address in ``topologies`` also have their topology. Raises DiscoveryError if the server keeps
-    no reports.
+    Both are in the order of their MAC addresses. The machines in ``topologies`` also have their topology. Raises
+    DiscoveryError if the server keeps no reports.
     """
     try:
         names = sorted(name for name in os.listdir(folder) if NAME.fullmatch(name))
     except OSError as error:
         raise DiscoveryError(
-            f"keeps no reports: {error.strerror}", "set boot_server_discovery, and run playbooks/boot_servers.yml",
+            f"keeps no reports: {error.strerror}",
+            "set boot_server_discovery, and run playbooks/boot_servers.yml",
             subject=folder,
         ) from error
     machines, refused = [], []

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an unknown machine reports: written by the inspection stage, and read as the data of a stranger. Pure.
+"""The report of an unknown machine: written by the inspection stage, and read as the data of a stranger. Pure.
 
 Anybody on the boot network can send a report. So each text has a few harmless characters only: no braces or percent
 signs, with which Ansible would run a template, and no quotes, line ends or control characters.

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which unknown machine becomes which node."""
+"""The choice of the unknown machines that become nodes."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ def sent(**fields: object) -> bytes:
 
 
 def test_a_report_is_read_as_it_was_written():
-    found = machine(topology=read_recording(str(RECORDING)).to_dict(), memory_mib=1 << 21, problems=("BMC: no ipmitool",))
+    found = machine(
+        topology=read_recording(str(RECORDING)).to_dict(), memory_mib=1 << 21, problems=("BMC: no ipmitool",)
+    )
     assert report.load(report.dump(found), MAC) == found
 
 
@@ -84,9 +86,7 @@ def test_no_value_of_a_field_raises_another_error(value):
 
 @given(st.text())
 def test_all_texts_of_a_machine_can_be_reported(text):
-    found = machine(
-        serial=report.harmless(text), nics=(ReportedNic("eth0", MAC, neighbour=report.harmless(text)),)
-    )
+    found = machine(serial=report.harmless(text), nics=(ReportedNic("eth0", MAC, neighbour=report.harmless(text)),))
     assert report.load(report.dump(found), MAC) == found
 
 

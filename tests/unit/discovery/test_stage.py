@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The inspection stage: what it reads, reports to a real boot server, and how it ends; its code without the collection."""
+"""The inspection stage: what it reads, what it reports to a real boot server, and its code without the collection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "sys/class/net/eth7/device/driver").symlink_to(tmp_path / "sys/bus/pci/drivers/mlx5_core")
     dmi = tmp_path / "sys/class/dmi/id"
     dmi.mkdir(parents=True)
-    for file, text in (("sys_vendor", "Maker {{ x }}"), ("product_serial", "To be filled by O.E.M."), ("board_serial", "B-7")):
+    for file, text in (
+        ("sys_vendor", "Maker {{ x }}"),
+        ("product_serial", "To be filled by O.E.M."),
+        ("board_serial", "B-7"),
+    ):
         (dmi / file).write_text(f"{text}\n")
     return tmp_path
 
@@ -81,7 +85,9 @@ def test_this_machine_can_be_reported():
     assert found.memory_mib > 0
 
 
-@pytest.mark.parametrize("script", ["echo 'Could not open device at /dev/ipmi0' >&2; exit 1", "exit 0", "echo 'IP Address : $(id)'"])
+@pytest.mark.parametrize(
+    "script", ["echo 'Could not open device at /dev/ipmi0' >&2; exit 1", "exit 0", "echo 'IP Address : $(id)'"]
+)
 def test_a_bmc_that_is_not_there_is_a_problem(root, monkeypatch, script):
     ipmitool(root, monkeypatch, script)
     found = own_machine.inspect(MAC, str(root), 0)
@@ -97,7 +103,9 @@ def test_it_reports_to_all_servers_until_one_has_it_as_a_node(tmp_path):
     discovery = {"image": "ab" * 32, "ranges": ["127.0.0.9-127.0.0.9"]}
     with serving(tmp_path, discovery) as ask, keeping(tmp_path, tmp_path / "copies", tmp_path / "store/nodes", reports):
         silent = "http://127.0.0.1:9"
-        waits = threading.Thread(target=stage.wait, args=(MAC, [silent, ask.url], lambda _mac: next(seen), 0.3), daemon=True)
+        waits = threading.Thread(
+            target=stage.wait, args=(MAC, [silent, ask.url], lambda _mac: next(seen), 0.3), daemon=True
+        )
         waits.start()
         deadline = time.monotonic() + 60
         while not (reports / NAME).exists() or b"S-2" not in (reports / NAME).read_bytes():
@@ -123,7 +131,7 @@ def test_it_is_installed_in_an_image_only(tmp_path):
     assert (predicted.before, predicted.after) == (done.before, done.after)
     assert set(done.after) == {install.CODE, install.SERVICE_FILE, f"{install.SERVICE} enabled"}
     assert server.commands == [f"systemctl --root=/ enable {install.SERVICE}"]
-    assert not {key for key in install.ensure(server, True).after} - {f"{install.SERVICE} enabled"}
+    assert not set(install.ensure(server, True).after) - {f"{install.SERVICE} enabled"}
 
 
 def test_its_code_needs_nothing_but_python(tmp_path):
@@ -134,7 +142,8 @@ def test_its_code_needs_nothing_but_python(tmp_path):
     packages = {name.removeprefix(archive.PREFIX).split(".")[0] for name in names}
     assert packages <= {"common", "discovery", "pci", "proof", "site", "topology"}
     (tmp_path / "stage.pyz").write_bytes(archive.build(stage.__name__))
-    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'stage.pyz')!r}); import {own_machine.__name__} as m; print(m.inspect('{MAC}', '/', 0).mac)"
+    path, inspects = str(tmp_path / "stage.pyz"), f"print(machine.inspect('{MAC}', '/', 0).mac)"
+    code = f"import sys; sys.path.insert(0, {path!r}); import {own_machine.__name__} as machine; {inspects}"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == f"{MAC}\n", done.stderr
 

@@ -129,7 +129,7 @@ def plan(
     also have the ``unknown`` ranges of addresses, as (first, last), and machines that are no nodes boot as well.
     """
     server_network = ipaddress.IPv4Network(f"{address}/{netmask}", strict=False)
-    networks = [{"tag": "net0", "first": address, "netmask": netmask, "gateway": gateway}]
+    networks: list[dict[str, Any]] = [{"tag": "net0", "first": address, "netmask": netmask, "gateway": gateway}]
     for number, subnet in enumerate(subnets, 1):
         network = ipaddress.ip_network(subnet["network"])
         first = str(network.network_address)
@@ -141,9 +141,9 @@ def plan(
         machines.append({**discovery, "name": "unknown machines"})
         ranges = [address_range(text) for text in discovery["ranges"]]
         unknown = sum(int(last) - int(first) + 1 for first, last in ranges)
-        for network in networks:
-            within = ipaddress.ip_network(f"{network['first']}/{network['netmask']}", strict=False)
-            network["unknown"] = [(str(first), str(last)) for first, last in ranges if first in within]
+        for net in networks:
+            within = ipaddress.IPv4Network(f"{net['first']}/{net['netmask']}", strict=False)
+            net["unknown"] = [(str(first), str(last)) for first, last in ranges if first in within]
     served = {firmware: [node["name"] for node in machines if _is_for(firmware, node)] for firmware in FIRMWARES}
     firmwares = [firmware for firmware in FIRMWARES if served[firmware] or (not machines and _is_for(firmware, {}))]
     files = {firmware.file: firmware for firmware in firmwares}

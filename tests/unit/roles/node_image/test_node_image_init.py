@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import configparser
-import json
 import dataclasses
+import json
 import os
 import re
 import shutil
