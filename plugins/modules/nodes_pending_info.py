@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What unknown machines have reported to a boot server."""
+"""Reports of unknown machines to a boot server."""
 
 from __future__ import annotations
 
