@@ -74,7 +74,7 @@ machines:
     cpus:
       description: The number of its hardware threads.
       type: int
-    devices:
+    device_counts:
       description: The number of its PCI functions by kind.
       type: dict
       sample: {gpu: 8, nic: 10, nvme: 4}

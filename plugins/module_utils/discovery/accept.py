@@ -190,7 +190,7 @@ def lines(machines: Mapping[str, Machine], nodes: Mapping[str, InventoryNode], p
         rack = nodes[place.node].rack if place.node in nodes else ""
         where = f"accepted as {owners[mac]}" if mac in owners else place.why + (f" in {rack}" if rack else "")
         model = " ".join(filter(None, (machine["vendor"], machine["product"]))) or "unknown model"
-        devices = [f"{count} {kind}" for kind, count in machine["devices"].items() if kind in ("gpu", "nvme")]
+        devices = [f"{count} {kind}" for kind, count in machine["device_counts"].items() if kind in ("gpu", "nvme")]
         numbers = [f"serial {machine['serial'] or 'not known'}", f"BMC {machine['bmc_address'] or 'not known'}"]
         texts.append(f"{mac}: {', '.join([model, *devices, *numbers])}; {where}")
     return texts

@@ -68,7 +68,7 @@ def inspect(mac: str, root: str = "/", listen_s: float = LISTEN_S) -> MachineRep
         bmc_mac=bmc.get("MAC Address", "").lower(),
         memory_mib=memory_mib,
         cpus=cpus,
-        devices=dict(sorted(devices.items())),
+        device_counts=dict(sorted(devices.items())),
         nics=tuple(_nic(root, name, heard) for name in names),
         problems=tuple(harmless(problem) for problem in problems),
         topology=topology,

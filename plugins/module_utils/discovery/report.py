@@ -51,7 +51,7 @@ class ReportedNic:
 class MachineReport:
     """A machine, known by the MAC address that it boots from.
 
-    ``devices`` has the number of its PCI functions by kind, ``topology`` is a Host as its to_dict returns it, and
+    ``device_counts`` has the number of its PCI functions by kind, ``topology`` is a Host as its to_dict returns it, and
     ``problems`` are sentences on what could not be read.
     """
 
@@ -63,7 +63,7 @@ class MachineReport:
     bmc_mac: str = ""
     memory_mib: int = 0
     cpus: int = 0
-    devices: dict[str, int] = field(default_factory=dict)
+    device_counts: dict[str, int] = field(default_factory=dict)
     nics: tuple[ReportedNic, ...] = ()
     problems: tuple[str, ...] = ()
     topology: Any = None
@@ -116,12 +116,12 @@ def _check(report: MachineReport, mac: str) -> None:
         ipaddress.ip_address(report.bmc_address)
     values.integer(report.memory_mib, 0, 1 << 32)
     values.integer(report.cpus, 0, 1 << 20)
-    limits = [(len(entries), MOST_NICS) for entries in (report.nics, report.problems, report.devices)]
+    limits = [(len(entries), MOST_NICS) for entries in (report.nics, report.problems, report.device_counts)]
     for count, most in (*limits, *((len(nic.ports), MOST_PORT_NAMES) for nic in report.nics)):
         if count > most:
             raise InvalidValueError(f"it has {count} entries, where {most} are possible")
     nic_texts = [text for nic in report.nics for text in (nic.name, nic.driver, nic.neighbour, *nic.ports)]
-    for text in (report.vendor, report.product, report.serial, *report.problems, *report.devices, *nic_texts):
+    for text in (report.vendor, report.product, report.serial, *report.problems, *report.device_counts, *nic_texts):
         if len(text) > LONGEST_TEXT or not HARMLESS.fullmatch(text):
             raise InvalidValueError(f"{text[:40]!r} is no text of a report")
 

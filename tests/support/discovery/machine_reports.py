@@ -19,7 +19,7 @@ def machine(mac: str = MAC, *neighbours: tuple[str, str], **fields: Any) -> Mach
         for number, (switch, port) in enumerate(neighbours)
     )
     report = MachineReport(
-        mac, "Vendor", "Model 8", "S-1", "10.9.1.7", "52:54:00:0b:0c:01", devices={"gpu": 8, "nvme": 4}, nics=nics
+        mac, "Vendor", "Model 8", "S-1", "10.9.1.7", "52:54:00:0b:0c:01", device_counts={"gpu": 8, "nvme": 4}, nics=nics
     )
     return replace(report, **fields)
 

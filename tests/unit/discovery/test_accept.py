@@ -116,7 +116,10 @@ def test_the_last_report_of_a_machine_counts():
 
 
 def test_each_machine_has_a_line_with_what_it_is_and_where():
-    rows = [in_place(MACS[0], "gpu03"), row(MACS[1], vendor="", product="", serial="", bmc_address="", devices={})]
+    rows = [
+        in_place(MACS[0], "gpu03"),
+        row(MACS[1], vendor="", product="", serial="", bmc_address="", device_counts={}),
+    ]
     nodes = {**NODES, "gpu01": InventoryNode("gpu01", MACS[1])}
     here, known = accept.lines(accept.newest([rows]), nodes, PLAN)
     assert all(fact in here for fact in (MACS[0], "S-1", "8 gpu", "10.9.1.7", "gpu03", SITE.devices["gpu03"].rack.name))

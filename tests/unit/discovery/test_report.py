@@ -62,7 +62,7 @@ def test_a_report_is_read_as_it_was_written():
         pytest.param(sent(nics=[{"name": "eth0", "mac": MAC, "ports": ["${mac}"]}]), id="port"),
         pytest.param(sent(nics=[{"name": "eth0", "mac": MAC, "ports": ["p"] * 1000}]), id="many ports"),
         pytest.param(sent(nics={"name": "eth0"}), id="no list"),
-        pytest.param(sent(devices={"gpu{%": 8}), id="kind"),
+        pytest.param(sent(device_counts={"gpu{%": 8}), id="kind"),
     ],
 )
 def test_what_no_stage_writes_is_refused_soon_with_one_error(content):
@@ -76,7 +76,7 @@ def test_what_no_stage_writes_is_refused_soon_with_one_error(content):
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner)))
 def test_no_value_of_a_field_raises_another_error(value):
-    for name in ("mac", "serial", "nics", "devices", "problems", "topology", "memory_mib"):
+    for name in ("mac", "serial", "nics", "device_counts", "problems", "topology", "memory_mib"):
         try:
             found = report.load(sent(**{name: value}), MAC)
         except DiscoveryError:
