@@ -63,6 +63,7 @@ def test_a_report_is_read_as_it_was_written():
         pytest.param(sent(nics=[{"name": "eth0", "mac": MAC, "ports": ["p"] * 1000}]), id="many ports"),
         pytest.param(sent(nics={"name": "eth0"}), id="no list"),
         pytest.param(sent(device_counts={"gpu{%": 8}), id="kind"),
+        pytest.param(sent(device_counts={"gpu": 10**30}), id="count"),
     ],
 )
 def test_what_no_stage_writes_is_refused_soon_with_one_error(content):
@@ -100,7 +101,8 @@ def test_all_reports_of_a_server_are_read_and_those_that_are_none_are_named(tmp_
     (tmp_path / NAME).write_bytes(report.dump(machine(topology=read_recording(str(RECORDING)).to_dict())))
     os.utime(tmp_path / NAME, (1000, 1000))
     (tmp_path / "52-54-00-00-00-02").write_bytes(b"\xff" * 10)
-    (tmp_path / "52-54-00-00-00-03").symlink_to("/etc/shadow")
+    (tmp_path / "elsewhere").write_bytes(report.dump(machine("52:54:00:00:00:03")))
+    (tmp_path / "52-54-00-00-00-03").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "52-54-00-00-00-04").mkdir()
     (tmp_path / ".52-54-00-00-00-05.new").write_bytes(b"half")
     found = pending.read(str(tmp_path), 1060)
