@@ -13,7 +13,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import unicast_mac
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import (
+    InvalidValueError,
+    unicast_mac,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.discovery import accept
 from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.accept import HEAD, Acceptance, InventoryNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.errors import DiscoveryError
@@ -61,7 +64,7 @@ class ActionModule(ActionBase):
             plan = accept.Plan(planned(read_site(arguments["blueprint"]))) if arguments["blueprint"] else accept.Plan()
         machines = accept.newest([server.get("machines", []) for server in arguments["pending"]])
         nodes = {name: _node(name, hostvars[name]) for name in arguments["nodes"]}
-        wanted = {str(name): unicast_mac(mac) if mac else "" for name, mac in arguments["accept"].items()}
+        wanted = {str(name): _mac(str(name), mac) for name, mac in arguments["accept"].items()}
         accepted = accept.accept(wanted, machines, nodes, plan, arguments["replace"])
         folders = {each.name: _folder(each.name, hostvars[each.name]) for each in accepted}
         keys = [_enrolled_key(each, hostvars[each.name]) for each in accepted if each.old_mac]
@@ -92,6 +95,14 @@ class ActionModule(ActionBase):
 def _node(name: str, variables: Mapping[str, Any]) -> InventoryNode:
     mac = str(variables.get("node_boot_mac") or "").lower().replace("-", ":")
     return InventoryNode(name, mac, str(variables.get("site_rack") or ""))
+
+
+def _mac(name: str, value: Any) -> str:
+    """Return a given MAC address, "" if none is given. Raises DiscoveryError."""
+    try:
+        return str(unicast_mac(value)) if value else ""
+    except InvalidValueError as error:
+        raise DiscoveryError(error.cause, error.remedy, subject=f"accept_nodes: {name}") from error
 
 
 def _folder(name: str, variables: Mapping[str, Any]) -> str:
