@@ -7,13 +7,18 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
+import sys
 import time
+from pathlib import Path
 
 import health_keeper
 import pytest
+import yaml
 from boot_http import CONTENT, NGINX, keeping, serving
 from boot_server_role import dnsmasq_configuration, render
 from dhcp_network import DNSMASQ, ROUTER, DhcpNetwork
+from playing import ROOT, ansible_playbook
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_server
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage
@@ -236,6 +241,36 @@ def test_10000_machines_do_not_fill_the_disk_and_old_reports_make_room(tmp_path)
     assert pending.take(macs[-1], report(macs[-1].replace("-", ":"))) == 204
     assert not (reports / macs[1]).exists()
     assert len(list(reports.iterdir())) == keeper.MOST_REPORTS
+
+
+@pytest.mark.fleet
+def test_the_role_writes_what_unknown_machines_boot_and_removes_it(tmp_path):
+    """Its tasks of main.yml, as the others would configure this machine."""
+    tasks = yaml.safe_load((ROOT / "roles/boot_server/tasks/main.yml").read_text())
+    own = [task for task in tasks if "machines that are no nodes" in task["name"]]
+    next(task["ansible.builtin.template"] for task in own if "ansible.builtin.template" in task)["src"] = str(
+        ROOT / "roles/boot_server/templates/unknown.ipxe.j2"
+    )
+    folder = tmp_path / "nodes"
+    folder.mkdir()
+    values = {"boot_server_store_dir": str(tmp_path), "boot_server_servers": ["http://10.9.0.1"]}
+
+    def changes(discovery: dict) -> int:
+        variables = {**values, "boot_server_discovery": discovery, "ansible_python_interpreter": sys.executable}
+        play = {"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": own}
+        (tmp_path / "play.yml").write_text(json.dumps([play]))
+        status, output = ansible_playbook("-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"))
+        assert status == 0, output
+        return int(re.search(r"changed=(\d+)", output)[1])
+
+    signed = {**DISCOVERY, "secure_boot": True}
+    assert [changes(signed), changes(signed)] == [2, 0]
+    assert (folder / "unknown.efi").readlink() == Path("..", "images", IMAGE, "boot.efi")
+    assert IMAGE in (folder / "unknown.ipxe").read_text()
+    assert [changes(DISCOVERY), changes(DISCOVERY)] == [1, 0]
+    assert [path.name for path in folder.iterdir()] == ["unknown.ipxe"]
+    assert [changes({}), changes({})] == [1, 0]
+    assert list(folder.iterdir()) == []
 
 
 def test_without_discovery_an_unknown_machine_gets_no_answer(network):
