@@ -84,7 +84,7 @@ READERS = {
             (state.readings["gpu-1"].drain, state.shown["gpu-1"]["health"]) == ("riser (ada)", "ok: no fault")
         ),
     ),
-    "inspection-1.json": (
+    "discovery/inspection-1.json": (
         lambda text: report.load(text.encode(), "52:54:00:00:00:01"),
         lambda machine: (machine.serial, machine.nics[0].ports) == ("S-1", ("Ethernet0",)),
     ),
