@@ -5,6 +5,8 @@
 
 What the inventory says of a node is read from its own variables, as a task on it would. A node that fails has the
 reason in its row, and does not stop the others.
+
+One file because all steps reach the nodes and keep their rows in the same way.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_fle
     BootRow,
     BootWait,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import BootAnswer, Limits
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import BootAnswer, Limits, summary
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import (
     ExpectedImage,
     Gate,
@@ -342,7 +344,7 @@ class ActionModule(ActionBase):
 
     def _wait(self, began: dict[str, float]) -> dict[str, dict[str, Any]]:
         """Wait until the nodes have booted, and return their states; a node that does not boot fails."""
-        waits, states = {}, {}
+        waits, states, elapsed = {}, {}, {}
         for name, began_s in began.items():
             host, row = self._host(name), self._rows[name]
             limits = Limits(
@@ -368,11 +370,15 @@ class ActionModule(ActionBase):
                 if state is None:
                     return wait.pause_s(time.monotonic())
                 states[name] = state
+                elapsed[name] = time.monotonic() - began[name]
             shown.ended(name, name in states, time.monotonic())
             return None
 
         shown.begin(waits)
         at_once(waits, attempt, ended, self._read_s)
+        if elapsed:
+            slowest = max(elapsed, key=lambda name: elapsed[name])
+            print_lines([f"{slowest}, the last one: {summary(states[slowest], round(elapsed[slowest], 1))}"])
         return states
 
     def _prove_all(self, states: dict[str, dict[str, Any]]) -> list[str]:

@@ -27,6 +27,8 @@ DRAIN, HEALTH, RETURN = "node_boot_drain", "node_boot_health", "node_boot_return
 INTERVAL_S, CONNECT_S, PART = 5.0, 2.0, 5
 # The interval at which the same progress is shown again.
 TELL_S = 30.0
+# How much of the folded names it shows: the names of some sites have no numbers to fold.
+SHOWN = 200
 
 
 @dataclass
@@ -237,6 +239,7 @@ class BootProgress:
     def _show(self, now_s: float, phases: Mapping[str, str]) -> None:
         self.shown_s = now_s
         start = f"{self.title}: " if self.title else ""
-        waiting = f", waiting: {fold(self.waiting)}" if self.waiting else ""
+        names = fold(self.waiting)
+        waiting = f", waiting: {names[:SHOWN]}{' ...' if len(names) > SHOWN else ''}" if names else ""
         said = "".join(f" ({name} {text})" for name, text in phases.items())
         self.show([f"{start}{self.up} of {self.total} booted{waiting}{said}"])
