@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
@@ -27,6 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import wave_limits
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.at_once import at_once
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_fleet
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import OPTIONS
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_fleet import (
     DRAIN,
@@ -313,7 +315,9 @@ class ActionModule(ActionBase):
         """Restart nodes through their BMCs, one call for each host that accesses them; return when each began."""
         by_place: dict[str, list[dict[str, Any]]] = {}
         for name in names:
-            bmc = dict(self._host(name).variables.get("node_boot_bmc") or {})
+            bmc = self._bmc(name)
+            if bmc is None:
+                continue
             place = str(self._host(name).variables.get("node_boot_bmc_from") or "localhost")
             by_place.setdefault(place, []).append({"node": name, "bmc": bmc, "http_boot": self._given["http_boot"]})
         programs = {}
@@ -341,6 +345,19 @@ class ActionModule(ActionBase):
         at_once(by_place, restart, ended, lambda place: START_S + boot_fleet.restart_limit_s(by_place[place]))
         self._changed = self._changed or bool(names)
         return began
+
+    def _bmc(self, name: str) -> dict[str, Any] | None:
+        """Return the BMC of a node; None if it cannot be asked, which is a failure of this node alone."""
+        try:
+            bmc = dict(self._host(name).variables.get("node_boot_bmc") or {})
+        except AnsibleError as error:
+            self._rows[name].fails(f"{name}: node_boot_bmc: {error}")
+            return None
+        faults = ArgumentSpecValidator(OPTIONS).validate(bmc).error_messages
+        if faults:
+            self._rows[name].fails(f"{name}: node_boot_bmc: {'; '.join(faults)}; correct the variable")
+            return None
+        return bmc
 
     def _wait(self, began: dict[str, float]) -> dict[str, dict[str, Any]]:
         """Wait until the nodes have booted, and return their states; a node that does not boot fails."""

@@ -124,7 +124,8 @@ class ReachedHost:
         action, given = self._action, self.variables
         context = copy.copy(action._play_context)
         context.remote_addr = given.get("ansible_host") or self.name
-        kind = given.get("ansible_connection") or action._task.connection or constants.DEFAULT_TRANSPORT
+        usual = "local" if self.name in constants.LOCALHOST else action._task.connection or constants.DEFAULT_TRANSPORT
+        kind = given.get("ansible_connection") or usual
         connection = connection_loader.get(kind, context, None)
         if connection is None:
             raise AnsibleActionFail(f"{self.name}: ansible_connection: there is no plugin {kind}; correct it")

@@ -55,6 +55,9 @@ def state(image=IMAGE, name="bm01"):
     }
 
 
+BMC = {"address": "10.9.9.1", "username": "root", "password": "none"}
+
+
 class Place:
     """A host as the action reaches it: its variables, and the answers of its shell."""
 
@@ -79,7 +82,7 @@ class Site:
     """Nodes that run an image, their BMCs, and what happens to them; ``fates`` by node."""
 
     def __init__(self, monkeypatch, nodes, variables=None, fates=None):
-        own = {"node_boot_mac": MAC, "node_boot_server_urls": [SERVER], "node_boot_bmc": {"address": "10.9.9.1"}}
+        own = {"node_boot_mac": MAC, "node_boot_server_urls": [SERVER], "node_boot_bmc": dict(BMC)}
         self.variables = {name: {**own, **(variables or {}).get(name, {})} for name in nodes}
         self.runs = dict.fromkeys(nodes, OTHER)
         self.fates, self.boots, self.commands = fates or {}, dict.fromkeys(nodes, 1), []
@@ -207,6 +210,15 @@ def test_nodes_whose_bmcs_are_reached_through_a_lost_host_fail_alone(take, monke
     rows = boot(take, site)
     assert [name for name in NAMES if not rows[name]["holds"]] == ["bm02"]
     assert all(part in rows["bm02"]["why"] for part in ("bm02", "rack2", "gone"))
+
+
+@pytest.mark.parametrize("bmc", [{}, {"address": "10.9.9.1"}, {**BMC, "type": "snmp"}, {**BMC, "systm": "1"}])
+def test_a_bmc_that_cannot_be_asked_is_a_failure_of_its_node_alone(take, monkeypatch, bmc):
+    site = Site(monkeypatch, NAMES, {"bm02": {"node_boot_bmc": bmc}})
+    rows = boot(take, site)
+    assert [name for name in NAMES if not rows[name]["holds"]] == ["bm02"]
+    assert "node_boot_bmc" in rows["bm02"]["why"]
+    assert "none" not in rows["bm02"]["why"]
 
 
 def test_a_drain_that_fails_leaves_the_node_as_it_is(take, monkeypatch):
