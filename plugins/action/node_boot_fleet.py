@@ -403,7 +403,7 @@ class ActionModule(ActionBase):
         due = [name for name in states if HEALTH in self._rows[name].tasks]
         for name in due:
             self._rows[name].unproven = True
-        rest = {name: state for name, state in states.items() if name not in set(due)}
+        rest = {name: state for name, state in states.items() if not self._rows[name].unproven}
         hooks = {name: self._hook(name, HEALTH) for name in rest}
         asked = {name: hook["command"] for name, hook in hooks.items() if "command" in hook}
         places = {name: self._host(str(hooks[name].get("host") or name)) for name in asked}

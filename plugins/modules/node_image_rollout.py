@@ -250,13 +250,14 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
     if params["without"]:
         lines.append(f"  left out     {', '.join(params['without'])} (waiting for repair)")
     repaired = [node for node in every if node.name in params["without"]]
+    chosen = set(step.nodes)
     replacements = rollout.replacements(nodes, target, repaired) if any(node.spare for node in every) else []
     if step.kind in (rollout.DONE, rollout.ROLLBACK):
         lines += [f"  out of service {node}, replaced by {spare or 'no node'}" for node, spare in replacements]
     return {
         "step": step.kind,
         "nodes": list(step.nodes),
-        "parts": limits.cut([node.placed for node in nodes if node.name in step.nodes]),
+        "parts": limits.cut([node.placed for node in nodes if node.name in chosen]),
         "why": step.why,
         "channel_back": list(channel.with_history) if step.channel else [],
         "back_to": channel.back_to(step, target),
