@@ -8,12 +8,11 @@ waiting at the end are left behind.
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.many import ask_many
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
 
@@ -38,34 +37,11 @@ def read_many(
     bmcs: Sequence[Bmc], read: Callable[[Bmc], Reading], at_once: int = AT_ONCE, limit_s: float | None = None
 ) -> dict[str, Reading]:
     """Return a reading for each BMC by host. ``limit_s``: for all together; by default what their own limits need."""
-    waiting: queue.SimpleQueue[Bmc] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[tuple[str, Reading]] = queue.SimpleQueue()
-    for bmc in bmcs:
-        waiting.put(bmc)
-
-    def work() -> None:
-        while True:
-            try:
-                bmc = waiting.get_nowait()
-            except queue.Empty:
-                return
-            answers.put((bmc.host, _reading(bmc, read)))
-
     threads = max(1, min(at_once, len(bmcs)))
     if limit_s is None:
         rounds = -(-len(bmcs) // threads)
         limit_s = 2.0 + 1.5 * rounds * max((bmc.timeout_s for bmc in bmcs), default=0.0)
-    for _ in range(threads):
-        threading.Thread(target=work, daemon=True).start()
-    readings: dict[str, Reading] = {}
-    end = time.monotonic() + limit_s
-    try:
-        while len(readings) < len({bmc.host for bmc in bmcs}):
-            host, reading = answers.get(timeout=max(0.0, end - time.monotonic()))
-            readings[host] = reading
-    except queue.Empty:
-        while not waiting.empty():
-            waiting.get_nowait()
+    readings = ask_many({bmc.host: bmc for bmc in bmcs}, lambda bmc: _reading(bmc, read), at_once, limit_s)
     late = f"no answer in {limit_s:g} s"
     return {bmc.host: readings.get(bmc.host, Reading(bmc.type, error=late)) for bmc in bmcs}
 

@@ -1,0 +1,103 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a node's BMC shows beside what the baseline wants, its form in results, and the proof of many nodes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, show
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+
+SOURCE = "BMC"
+HEADINGS = {"bios": "BIOS settings", "firmware": "Firmware versions", "unread": "Not known"}
+NOT_APPLIED = "the BMC accepted it, and the firmware did not apply it"
+
+
+@dataclass(frozen=True)
+class ShownSetting:
+    """A BIOS attribute or firmware version of the baseline, and what the BMC shows.
+
+    ``kind`` is "bios" or "firmware"; ``seen`` is None if it was not read, ``is_pending`` whether the BMC shows the
+    wanted value for the next boot; ``reason`` says why it was not read, is not set, or was not applied.
+    """
+
+    kind: str
+    name: str
+    wanted: Any
+    seen: Any = None
+    is_pending: bool = False
+    reason: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the BMC shows the wanted value; 1 is not true."""
+        return self.seen is not None and type(self.seen) is type(self.wanted) and self.seen == self.wanted
+
+
+@dataclass(frozen=True)
+class NodeFirmware:
+    """All settings of a node's baseline. ``error`` says why nothing is known of it, or what could not be set.
+
+    ``refused``: values that its firmware cannot have. ``notes``: what was checked less than usually.
+    """
+
+    model: str = ""
+    settings: tuple[ShownSetting, ...] = ()
+    error: str = ""
+    refused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Return whether all is known and as wanted."""
+        return not self.error and all(setting.holds for setting in self.settings)
+
+    @property
+    def differing(self) -> list[ShownSetting]:
+        """Return the settings that are not as wanted."""
+        return [setting for setting in self.settings if not setting.holds]
+
+
+def result(node: NodeFirmware) -> dict[str, Any]:
+    """Return the form of a node in the module's result."""
+    return {**asdict(node), "settings": [asdict(setting) for setting in node.settings], "holds": node.holds}
+
+
+def lines(nodes: Mapping[str, NodeFirmware]) -> list[str]:
+    """Return what does not hold, one line for each kind of difference with its nodes, and the sum."""
+    by_text: dict[str, list[str]] = {}
+    for name, node in nodes.items():
+        texts = [node.error] if node.error else []
+        for text in (*texts, *map(_text, node.differing), *(f"note: {note}" for note in node.notes)):
+            by_text.setdefault(text, []).append(name)
+    held = sum(node.holds for node in nodes.values())
+    return [
+        *(f"{fold(names)}: {text}" for text, names in sorted(by_text.items(), key=lambda item: (-len(item[1]), item))),
+        f"{held} of {len(nodes)} nodes have the firmware and BIOS settings of their baselines",
+    ]
+
+
+def _text(setting: ShownSetting) -> str:
+    reason = setting.reason or ("set, waits for a restart" if setting.is_pending else "")
+    values = f"wanted {show(setting.wanted)}, seen {show(setting.seen)}"
+    return f"{setting.kind} {setting.name}: {values}{f' ({reason})' if reason else ''}"
+
+
+def proof(nodes: Mapping[str, Mapping[str, Any]]) -> Proof:
+    """Return the proof of many nodes; ``nodes``: their results by name."""
+    claims = [claim for name, node in sorted(nodes.items()) for claim in _claims(name, node)]
+    return Proof("bmc-baseline", "Firmware and BIOS settings of the nodes", "", claims)
+
+
+def _claims(name: str, node: Mapping[str, Any]) -> Iterator[Claim]:
+    if node["error"]:
+        yield Claim(HEADINGS["unread"], f"{name}: its baseline is read", "read", None, False, SOURCE, node["error"])
+    for data in node["settings"]:
+        setting = ShownSetting(**data)
+        claim = f"{name}: {setting.kind} {setting.name}"
+        heading, reason = HEADINGS[setting.kind], "" if setting.holds else setting.reason
+        yield Claim(heading, claim, setting.wanted, setting.seen, setting.holds, SOURCE, reason)
