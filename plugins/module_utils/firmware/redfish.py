@@ -127,22 +127,19 @@ class BaselineBmc:
         """Return the BIOS attributes of the baseline, the values that cannot be set, and notes."""
         bios = self._get(self._link(self.system, "Bios"))
         shown = bios.get("Attributes") or {}
-        settings = [ShownSetting("bios", name, value, shown.get(name)) for name, value in self.baseline.bios.items()]
-        if all(setting.holds for setting in settings):
-            return settings, [], []
         path = _settings_path(bios)
         pending = (self._get(path).get("Attributes") or {}) if path else {}
+        upcoming = {name: value for name, value in pending.items() if value != shown.get(name)}
+        settings = [
+            ShownSetting("bios", name, value, shown.get(name), upcoming.get(name))
+            for name, value in self.baseline.bios.items()
+        ]
+        if all(setting.holds for setting in settings):
+            return settings, [], []
         registry = self._registry(str(bios.get("AttributeRegistry") or ""))
         wanted = {setting.name: setting.wanted for setting in settings if not setting.holds}
         refused = attributes.refusals(wanted, shown, registry)
-        settings = [
-            replace(
-                setting,
-                is_pending=not setting.holds and pending.get(setting.name) == setting.wanted,
-                reason=refused.get(setting.name, ""),
-            )
-            for setting in settings
-        ]
+        settings = [replace(setting, reason=refused.get(setting.name, "")) for setting in settings]
         notes = [] if registry else ["the BMC has no attribute registry: of values only the type is checked"]
         return settings, [f"{name}: {cause}" for name, cause in refused.items()], notes
 
@@ -182,7 +179,7 @@ class BaselineBmc:
         self.connection.patch(path, data=body, etag=etag)
 
     def _messages(self) -> str:
-        """Return what the BMC says of the last settings that it applied: ": Base.1.0.SettingsFailed (ProcTurboMode)"."""
+        """Return what the BMC says of the settings that it applied last: ": Base.1.0.SettingsFailed (PROPERTY)"."""
         bios = self._get(self._link(self.system, "Bios"))
         said = [
             f"{message.get('MessageId')} ({', '.join(map(str, message.get('RelatedProperties') or []))})"

@@ -21,21 +21,27 @@ NOT_APPLIED = "the BMC accepted it, and the firmware did not apply it"
 class ShownSetting:
     """A BIOS attribute or firmware version of the baseline, and what the BMC shows.
 
-    ``kind`` is "bios" or "firmware"; ``seen`` is None if it was not read, ``is_pending`` whether the BMC shows the
-    wanted value for the next boot; ``reason`` says why it was not read, is not set, or was not applied.
+    ``kind`` is "bios" or "firmware"; ``seen`` is None if it was not read, ``upcoming`` the value that the BMC shows for
+    the next boot, None if that is not another one; ``reason`` says why it was not read, is not set, or was not applied.
     """
 
     kind: str
     name: str
     wanted: Any
     seen: Any = None
-    is_pending: bool = False
+    upcoming: Any = None
     reason: str = ""
 
     @property
     def holds(self) -> bool:
-        """Return whether the BMC shows the wanted value; 1 is not true."""
-        return self.seen is not None and type(self.seen) is type(self.wanted) and self.seen == self.wanted
+        """Return whether the BMC shows the wanted value, also for the next boot; 1 is not true."""
+        is_wanted = self.seen is not None and type(self.seen) is type(self.wanted) and self.seen == self.wanted
+        return is_wanted and self.upcoming is None
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether only a restart is missing."""
+        return self.upcoming is not None and self.upcoming == self.wanted
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,15 @@ def lines(nodes: Mapping[str, NodeFirmware]) -> list[str]:
     ]
 
 
+def _reason(setting: ShownSetting) -> str:
+    reason = setting.reason
+    if not reason and setting.upcoming is not None:
+        reason = "set, waits for a restart" if setting.is_pending else f"{show(setting.upcoming)} after a restart"
+    return reason
+
+
 def _text(setting: ShownSetting) -> str:
-    reason = setting.reason or ("set, waits for a restart" if setting.is_pending else "")
+    reason = _reason(setting)
     values = f"wanted {show(setting.wanted)}, seen {show(setting.seen)}"
     return f"{setting.kind} {setting.name}: {values}{f' ({reason})' if reason else ''}"
 
@@ -99,5 +112,6 @@ def _claims(name: str, node: Mapping[str, Any]) -> Iterator[Claim]:
     for data in node["settings"]:
         setting = ShownSetting(**data)
         claim = f"{name}: {setting.kind} {setting.name}"
-        heading, reason = HEADINGS[setting.kind], "" if setting.holds else setting.reason
-        yield Claim(heading, claim, setting.wanted, setting.seen, setting.holds, SOURCE, reason)
+        yield Claim(
+            HEADINGS[setting.kind], claim, setting.wanted, setting.seen, setting.holds, SOURCE, _reason(setting)
+        )

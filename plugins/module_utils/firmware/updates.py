@@ -3,7 +3,7 @@
 """Bring a firmware image to a node's BMC, and wait for the task that writes it.
 
 A BMC that takes images by MultipartHttpPushUri gets the bytes whose SHA-256 was checked here. Others fetch them
-themselves (SimpleUpdate), after the URL was fetched and checked from here, and what they got is proved by the version alone.
+themselves (SimpleUpdate), after the URL was fetched and checked from here; the version alone proves what they got.
 Source: DMTF DSP0266, section "Update service", and DSP2062.
 """
 
@@ -38,7 +38,7 @@ class Images:
         self.paths: dict[str, str] = {}
 
     def fetch(self, wanted: Iterable[WantedVersion]) -> None:
-        """Fetch the images that have an URL. Raises BaselineError for one that has another SHA-256 or cannot be read."""
+        """Fetch the images that have an URL. Raises BaselineError for one that is not as wanted or cannot be read."""
         for one in wanted:
             if not one.url or one.url in self.paths:
                 continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from baseline_bmc import BIOS, INVENTORY, ROOT, SYSTEM, BaselineServer
+from baseline_bmc import BIOS, INVENTORY, ROOT, SETTINGS, SYSTEM, BaselineServer
 from redfish_bmc import PASSWORD
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware import updates
@@ -108,6 +108,17 @@ def test_settings_are_sent_for_the_next_restart_and_read_back_after_it(start):
     assert len(bmc.sent) == 1
     bmc.restart()
     assert of_one(nodes.read_back())[0].holds
+
+
+def test_a_value_that_the_next_restart_changes_does_not_hold(start):
+    bmc = start()
+    bmc.documents[SETTINGS]["Attributes"] = {"ProcTurboMode": "Disabled"}
+    nodes = fleet({"bios": {"ProcTurboMode": "Enabled"}}, bmc)
+    before = nodes.read()
+    assert not before["gpu01"].holds
+    assert nodes.set(before, ["bios"])["gpu01"].holds
+    bmc.restart()
+    assert nodes.read()["gpu01"].holds
 
 
 def test_a_value_that_was_accepted_and_not_applied_is_named(start):
