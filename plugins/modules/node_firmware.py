@@ -122,7 +122,7 @@ nodes:
       refused: []
       notes: []
       settings:
-        - {kind: bios, name: ProcTurboMode, wanted: Disabled, seen: Enabled, upcoming: null, reason: ""}
+        - {kind: bios, name: ProcTurboMode, wanted: Disabled, seen: Enabled, upcoming: null, holds: false, reason: ""}
 holds:
   description: Whether all nodes are known and have what their baselines want.
   returned: success

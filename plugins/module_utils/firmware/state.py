@@ -70,7 +70,8 @@ class NodeFirmware:
 
 def result(node: NodeFirmware) -> dict[str, Any]:
     """Return the form of a node in the module's result."""
-    return {**asdict(node), "settings": [asdict(setting) for setting in node.settings], "holds": node.holds}
+    settings = [{**asdict(setting), "holds": setting.holds} for setting in node.settings]
+    return {**asdict(node), "settings": settings, "holds": node.holds}
 
 
 def lines(nodes: Mapping[str, NodeFirmware]) -> list[str]:
@@ -110,7 +111,7 @@ def _claims(name: str, node: Mapping[str, Any]) -> Iterator[Claim]:
     if node["error"]:
         yield Claim(HEADINGS["unread"], f"{name}: its baseline is read", "read", None, False, SOURCE, node["error"])
     for data in node["settings"]:
-        setting = ShownSetting(**data)
+        setting = ShownSetting(**{name: value for name, value in data.items() if name != "holds"})
         claim = f"{name}: {setting.kind} {setting.name}"
         yield Claim(
             HEADINGS[setting.kind], claim, setting.wanted, setting.seen, setting.holds, SOURCE, _reason(setting)

@@ -36,6 +36,7 @@ SECRETS = {
     "node_boot_certificate": ["bmc.password"],
     "node_boot_restart": ["bmc.password"],
     "node_fence": ["bmc.password"],
+    "node_firmware": ["nodes.bmc.password"],
     "node_health_info": ["bmcs.password"],
     "node_boot_statement": ["signing_password"],
     "node_identity": ["nodes.secrets.content", "signing_password"],

@@ -26,6 +26,7 @@ ALLOWED = {
     "vm": {"topology", "pci"},
     "fabric": set(),
     "image": set(),
+    "firmware": {"image"},
     "nic": {"fabric", "host"},
     "gpu_node": {"host", "topology"},
     "site": set(),
