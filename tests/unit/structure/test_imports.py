@@ -27,6 +27,7 @@ ALLOWED = {
     "fabric": set(),
     "image": set(),
     "firmware": {"image"},
+    "disks": {"host", "topology"},
     "nic": {"fabric", "host"},
     "gpu_node": {"host", "topology"},
     "site": set(),
