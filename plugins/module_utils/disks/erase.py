@@ -105,9 +105,7 @@ class Eraser:
                 return
             if status != IN_PROGRESS:
                 cause = f"{disk.path}: its log says of the sanitize that {WHAT.get(status, f'its status is {status}')}"
-                raise DiskError(
-                    cause, "it is not erased; read nvme sanitize-log, and run again or replace the disk"
-                )
+                raise DiskError(cause, "it is not erased; read nvme sanitize-log, and run again or replace the disk")
             if time.monotonic() > end:
                 cause = f"{disk.path}: the sanitize is at {percent} % after {self.timeout_s:g} s"
                 raise DiskError(cause, "it goes on by itself; run again to wait for its end")
@@ -132,7 +130,7 @@ def _controller(disk: Disk) -> str:
 
 
 def _mark(disk: Disk) -> list[tuple[int, bytes]]:
-    """Write random marks at the beginning, middle and end of a disk, where nothing else may use it. Raises DiskError."""
+    """Write random marks at the beginning, middle and end of a disk that nothing else uses. Raises DiskError."""
     blocks = disk.size_bytes // MARK_BYTES
     marks = [(block * MARK_BYTES, secrets.token_bytes(MARK_BYTES)) for block in sorted({0, blocks // 2, blocks - 1})]
     try:

@@ -35,6 +35,8 @@ SECRETS = {
     "netbox_links_info": ["netbox_token"],
     "node_boot_certificate": ["bmc.password"],
     "node_boot_restart": ["bmc.password"],
+    "node_consoles": ["consoles.password"],
+    "node_console_info": ["secrets"],
     "node_fence": ["bmc.password"],
     "node_firmware": ["nodes.bmc.password"],
     "node_health_info": ["bmcs.password"],

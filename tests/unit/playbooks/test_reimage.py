@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 from fleet_machines import boot, mac
 from fleet_site import NEW, OLD, URLS, needs_root
@@ -94,3 +97,25 @@ def test_a_limited_run_states_only_its_nodes_on_all_servers_and_a_second_one_cha
     status, output = fleet.play("node_scripts.yml", "-l", "bm02", **pin)
     assert (status, "changed=0" in output) == (0, True), output
     assert stated(fleet.store) == after
+
+
+@pytest.mark.parametrize("fleet", [1], indirect=True)
+def test_the_console_of_a_node_that_does_not_boot_is_in_the_error(fleet):
+    fleet.fate({("bm01", OLD): "lost"})
+    (fleet.folder / "bm01.log").write_text("2026-11-29 02:50:40 the first stage refused the layer, asked none\n")
+    console = {"node_boot_console_server": "localhost", "node_boot_console_dir": str(fleet.folder)}
+    status, output = fleet.play("reimage.yml", "-l", "bm01", **console)
+    assert status == 2, output
+    assert "is not up" in output
+    # Silent since before the restart.
+    assert "the first stage refused" not in output
+    os.utime(fleet.folder / "bm01.log", (time.time() + 60,) * 2)
+    status, output = fleet.play("reimage.yml", "-l", "bm01", **console)
+    assert status == 2, output
+    assert "is not up" in output
+    # It has the password of the BMC, which is masked.
+    assert "the first stage refused the layer, asked" in output
+    assert "asked none" not in output
+    status, output = fleet.play("reimage.yml", "-l", "bm01", **{**console, "node_boot_console_dir": "/nonexistent"})
+    assert status == 2, output
+    assert "is not up" in output

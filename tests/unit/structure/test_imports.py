@@ -28,6 +28,7 @@ ALLOWED = {
     "image": set(),
     "firmware": {"image"},
     "disks": {"host", "topology"},
+    "consoles": {"host"},
     "nic": {"fabric", "host"},
     "gpu_node": {"host", "topology"},
     "site": set(),
