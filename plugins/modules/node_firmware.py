@@ -150,7 +150,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline i
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import (
     BaselineNode,
     FirmwareOfNodes,
-    Limits,
+    BaselineLimits,
     refuse,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import OPTIONS, BootBmc
@@ -188,7 +188,7 @@ def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
         )
         for node in given["nodes"]
     ]
-    fleet = FirmwareOfNodes(nodes, given["host"], Limits(given["update_s"], given["read_back_s"]))
+    fleet = FirmwareOfNodes(nodes, given["host"], BaselineLimits(given["update_s"], given["read_back_s"]))
     before = fleet.read_back() if given["restarted"] else fleet.read()
     if not given["set"]:
         return _result(before)

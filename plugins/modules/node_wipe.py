@@ -86,7 +86,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.erase import Eraser
-from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import Disk, DiskError, choose, find
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import NodeDisk, DiskError, choose, find
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import in_chroot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -139,9 +139,9 @@ def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
     return {"changed": bool(rows), "disks": rows, "diff": {"before": before, "after": after}}
 
 
-def of_controllers(disks: list[Disk]) -> list[list[Disk]]:
+def of_controllers(disks: list[NodeDisk]) -> list[list[NodeDisk]]:
     """Return the disks that one sanitize erases together, each in its list."""
-    together: dict[Any, list[Disk]] = {}
+    together: dict[Any, list[NodeDisk]] = {}
     for disk in disks:
         together.setdefault((disk.addresses, disk.serial) if disk.is_nvme else disk.path, []).append(disk)
     return list(together.values())

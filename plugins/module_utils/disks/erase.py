@@ -16,7 +16,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import Disk, DiskError
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import NodeDisk, DiskError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 # linux/fs.h
@@ -64,30 +64,30 @@ class Eraser:
     def __init__(self, system: System, timeout_s: float) -> None:
         self.system, self.timeout_s = system, timeout_s
 
-    def method(self, disk: Disk, wanted: str) -> str:
+    def method(self, disk: NodeDisk, wanted: str) -> str:
         """Return the method for a disk: the wanted one, or for auto the strongest that it offers. Raises DiskError."""
         if not disk.is_nvme:
             if wanted in ("sanitize", "format"):
                 raise DiskError(f"{disk.path} is no NVMe disk", "nothing was erased; use the method discard or zero")
             return "discard" if wanted == "auto" else wanted
-        offered = abilities(self._binary(["nvme", "id-ctrl", "--raw-binary", disk.path]))
+        offered = abilities(self.binary(["nvme", "id-ctrl", "--raw-binary", disk.path]))
         possible = {"sanitize": bool(offered.sanitize), "format": offered.format, "discard": True, "zero": True}
         method = next(name for name, is_offered in possible.items() if is_offered) if wanted == "auto" else wanted
         if not possible[method]:
             raise DiskError(f"{disk.path} does not offer {method}", "nothing was erased; use another method, or auto")
         return method
 
-    def erase(self, disks: list[Disk], method: str) -> None:
+    def erase(self, disks: list[NodeDisk], method: str) -> None:
         """Erase disks of one controller, or a single one, and read it back. Raises DiskError and HostError."""
         first = disks[0]
         if method == "sanitize":
             # One that a killed run began goes on by itself.
-            self._wait_for_sanitize(first, begun=False)
+            self.wait_for_sanitize(first, begun=False)
         marks = {disk.path: _mark(disk) for disk in disks}
         if method == "sanitize":
-            action = abilities(self._binary(["nvme", "id-ctrl", "--raw-binary", first.path])).sanitize
+            action = abilities(self.binary(["nvme", "id-ctrl", "--raw-binary", first.path])).sanitize
             self.system.run(["nvme", "sanitize", _controller(first), f"--sanact={action}"])
-            self._wait_for_sanitize(first, begun=True)
+            self.wait_for_sanitize(first, begun=True)
         for disk in disks:
             if method == "format":
                 limit = f"--timeout={int(self.timeout_s * 1000)}"
@@ -97,10 +97,11 @@ class Eraser:
                 self.system.run(["blkdiscard", *options, disk.path], timeout_s=self.timeout_s)
             check_erased(disk, marks[disk.path], method)
 
-    def _wait_for_sanitize(self, disk: Disk, begun: bool) -> None:
+    def wait_for_sanitize(self, disk: NodeDisk, begun: bool) -> None:
+        """Wait for the end of a sanitize; one that was not ``begun`` here may never have been. Raises DiskError."""
         end = time.monotonic() + self.timeout_s
         while True:
-            status, percent = sanitize_status(self._binary(["nvme", "sanitize-log", "--raw-binary", _controller(disk)]))
+            status, percent = sanitize_status(self.binary(["nvme", "sanitize-log", "--raw-binary", _controller(disk)]))
             if status in (COMPLETED, COMPLETED_ALLOCATED) or (not begun and status in (NEVER, FAILED)):
                 return
             if status != IN_PROGRESS:
@@ -111,7 +112,8 @@ class Eraser:
                 raise DiskError(cause, "it goes on by itself; run again to wait for its end")
             time.sleep(POLL_S)
 
-    def _binary(self, argv: list[str]) -> bytes:
+    def binary(self, argv: list[str]) -> bytes:
+        """Return the output of a command. Raises DiskError."""
         try:
             done = subprocess.run(argv, capture_output=True, check=False, timeout=60)
         except FileNotFoundError as error:
@@ -124,12 +126,12 @@ class Eraser:
         return done.stdout
 
 
-def _controller(disk: Disk) -> str:
+def _controller(disk: NodeDisk) -> str:
     """Return the controller's device of a namespace: /dev/nvme0 of nvme0n1."""
     return f"/dev/{disk.name.rsplit('n', 1)[0]}"
 
 
-def _mark(disk: Disk) -> list[tuple[int, bytes]]:
+def _mark(disk: NodeDisk) -> list[tuple[int, bytes]]:
     """Write random marks at the beginning, middle and end of a disk that nothing else uses. Raises DiskError."""
     blocks = disk.size_bytes // MARK_BYTES
     marks = [(block * MARK_BYTES, secrets.token_bytes(MARK_BYTES)) for block in sorted({0, blocks // 2, blocks - 1})]
@@ -146,7 +148,7 @@ def _mark(disk: Disk) -> list[tuple[int, bytes]]:
     return marks
 
 
-def check_erased(disk: Disk, marks: list[tuple[int, bytes]], method: str) -> None:
+def check_erased(disk: NodeDisk, marks: list[tuple[int, bytes]], method: str) -> None:
     """Check that the disk shows no mark, and forget its old partitions. Raises DiskError."""
     try:
         handle = os.open(disk.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)

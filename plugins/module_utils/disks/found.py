@@ -33,7 +33,7 @@ class DiskError(SailloftError):
 
 
 @dataclass(frozen=True)
-class Disk:
+class NodeDisk:
     """A disk. ``addresses``: its PCI functions, several with multipath; ``uses``: why it must not be erased."""
 
     name: str
@@ -49,7 +49,7 @@ class Disk:
         return self.name.startswith("nvme")
 
 
-def find(system: System, keep_labels: Collection[str]) -> list[Disk]:
+def find(system: System, keep_labels: Collection[str]) -> list[NodeDisk]:
     """Return the host's disks. Raises HostError."""
     listed = json.loads(system.run(["lsblk", "--json", "--bytes", "--output", COLUMNS]))["blockdevices"]
     files = Files(system.root)
@@ -57,12 +57,12 @@ def find(system: System, keep_labels: Collection[str]) -> list[Disk]:
     return [_disk(row, files, holders, keep_labels) for row in listed if row["type"] in ("disk", "loop")]
 
 
-def choose(disks: Sequence[Disk], wanted: Sequence[dict[str, str | None]]) -> list[Disk]:
+def choose(disks: Sequence[NodeDisk], wanted: Sequence[dict[str, str | None]]) -> list[NodeDisk]:
     """Return the disks that ``wanted`` names by serial or pci, each once. Raises DiskError if one is missing or used.
 
     All namespaces of an NVMe controller have its address and serial: they are erased together, or not at all.
     """
-    chosen: dict[str, Disk] = {}
+    chosen: dict[str, NodeDisk] = {}
     for one in wanted:
         key, value = next((key, str(value)) for key, value in one.items() if value)
         same = [disk for disk in disks if value == disk.serial or value in disk.addresses]
@@ -79,14 +79,14 @@ def choose(disks: Sequence[Disk], wanted: Sequence[dict[str, str | None]]) -> li
     return list(chosen.values())
 
 
-def _disk(row: dict[str, Any], files: Files, holders: dict[int, str], keep_labels: Collection[str]) -> Disk:
+def _disk(row: dict[str, Any], files: Files, holders: dict[int, str], keep_labels: Collection[str]) -> NodeDisk:
     device = files.link(f"sys/class/block/{row['name']}") or ""
     rows = list(_tree(row))
     uses = [use for below in rows for use in _uses(below, is_disk=below is row)]
     for below in rows:
         if below["type"] in ("disk", "part", "loop"):
             uses += [*_held(below["path"], holders), *_kept(below["path"], keep_labels)]
-    return Disk(
+    return NodeDisk(
         row["name"],
         row["path"],
         (row["serial"] or "").strip(),

@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.many import ask_many
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import Baseline, BaselineError
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.redfish import BaselineBmc, Registries
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.state import NodeFirmware
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.updates import Images
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.target import AT_ONCE, ask_many
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import REMEDIES, BmcError, BootBmc
 
-AT_ONCE = 32
 # What one BMC may take to be read, in answers of its time limit: it is asked about 10 times, and most answer at once.
 ANSWERS = 4
 # The next step by what the cause contains, before those of every access to a BMC.
@@ -39,7 +38,7 @@ class BaselineNode:
 
 
 @dataclass(frozen=True)
-class Limits:
+class BaselineLimits:
     """Times in seconds: for the tasks of an update, and for values to be as wanted after a restart."""
 
     update_s: float
@@ -49,7 +48,7 @@ class Limits:
 class FirmwareOfNodes:
     """Nodes, accessed from ``host``."""
 
-    def __init__(self, nodes: Sequence[BaselineNode], host: str, limits: Limits) -> None:
+    def __init__(self, nodes: Sequence[BaselineNode], host: str, limits: BaselineLimits) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.host, self.limits = host, limits
         self.registries = Registries()

@@ -10,11 +10,11 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks import erase
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.erase import Eraser, abilities, sanitize_status
-from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import Disk, DiskError
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import NodeDisk, DiskError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
-NVME = Disk("nvme0n1", "/dev/nvme0n1", "S1", 1 << 20, frozenset(["0000:5e:00.0"]), ())
-SATA = Disk("sda", "/dev/sda", "S2", 1 << 20, frozenset(), ())
+NVME = NodeDisk("nvme0n1", "/dev/nvme0n1", "S1", 1 << 20, frozenset(["0000:5e:00.0"]), ())
+SATA = NodeDisk("sda", "/dev/sda", "S2", 1 << 20, frozenset(), ())
 
 
 def identify(oacs, sanicap):
@@ -37,12 +37,12 @@ def identify(oacs, sanicap):
 def test_the_strongest_method_that_is_offered_is_taken(monkeypatch, oacs, sanicap, action, method):
     data = identify(oacs, sanicap)
     assert abilities(data).sanitize == action
-    monkeypatch.setattr(Eraser, "_binary", lambda self, argv: data)
+    monkeypatch.setattr(Eraser, "binary", lambda self, argv: data)
     assert Eraser(System(), 1).method(NVME, "auto") == method
 
 
 def test_a_method_that_a_disk_does_not_offer_is_refused(monkeypatch):
-    monkeypatch.setattr(Eraser, "_binary", lambda self, argv: identify(0, 0))
+    monkeypatch.setattr(Eraser, "binary", lambda self, argv: identify(0, 0))
     for disk, method in ((NVME, "sanitize"), (NVME, "format"), (SATA, "sanitize"), (SATA, "format")):
         with pytest.raises(DiskError):
             Eraser(System(), 1).method(disk, method)
@@ -68,10 +68,10 @@ def test_a_sanitize_is_awaited_and_its_failure_named(monkeypatch, logs, said):
         status, progress = next(shown)
         return struct.pack("<HH", progress, status)
 
-    monkeypatch.setattr(Eraser, "_binary", log)
+    monkeypatch.setattr(Eraser, "binary", log)
     eraser = Eraser(System(), 0.05)
     if not said:
-        eraser._wait_for_sanitize(NVME, begun=True)
+        eraser.wait_for_sanitize(NVME, begun=True)
     else:
         with pytest.raises(DiskError, match=said):
-            eraser._wait_for_sanitize(NVME, begun=True)
+            eraser.wait_for_sanitize(NVME, begun=True)

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.erase import Eraser
-from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import Disk, DiskError, choose, find
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import NodeDisk, DiskError, choose, find
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 needs_loops = pytest.mark.skipif(
@@ -109,7 +109,7 @@ def test_a_disk_with_a_label_that_is_kept_is_used(loop):
 
 
 def disk(name="nvme0n1", serial="S1", address="0000:5e:00.0", uses=()):
-    return Disk(name, f"/dev/{name}", serial, SIZE, frozenset([address]), tuple(uses))
+    return NodeDisk(name, f"/dev/{name}", serial, SIZE, frozenset([address]), tuple(uses))
 
 
 def test_disks_are_chosen_by_serial_and_address():

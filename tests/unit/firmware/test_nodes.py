@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline i
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import (
     BaselineNode,
     FirmwareOfNodes,
-    Limits,
+    BaselineLimits,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import BootBmc
 
@@ -54,7 +54,7 @@ def fleet(baseline, *servers, read_back_s=0.3, update_s=2.0, **account):
         BaselineNode(f"gpu{at:02}", BootBmc(**server.account(**account)), read({"3500": baseline}, "gpu01"))
         for at, server in enumerate(servers, 1)
     ]
-    return FirmwareOfNodes(nodes, "localhost", Limits(update_s, read_back_s))
+    return FirmwareOfNodes(nodes, "localhost", BaselineLimits(update_s, read_back_s))
 
 
 def of_one(nodes):
@@ -75,7 +75,7 @@ def with_image(url, version="2.0", **more):
 
 def updating(server, baseline, update_s=2.0):
     return FirmwareOfNodes(
-        [BaselineNode("gpu01", BootBmc(**server.account()), baseline)], "localhost", Limits(update_s, 0.3)
+        [BaselineNode("gpu01", BootBmc(**server.account()), baseline)], "localhost", BaselineLimits(update_s, 0.3)
     )
 
 
@@ -186,7 +186,7 @@ def test_what_is_not_known_never_holds(start):
     assert PASSWORD not in repr(refused)
     bmc.documents[SYSTEM]["Model"] = "another"
     assert "another" in fleet({}, bmc).read()["gpu01"].error
-    alone = FirmwareOfNodes([BaselineNode("gpu01", None, {})], "localhost", Limits(1, 1))
+    alone = FirmwareOfNodes([BaselineNode("gpu01", None, {})], "localhost", BaselineLimits(1, 1))
     assert "node_boot_bmc" in alone.read()["gpu01"].error
     bmc.documents[BIOS] = b"no JSON"
     bmc.documents[SYSTEM]["Model"] = "3500"

@@ -26,7 +26,7 @@ ALLOWED = {
     "vm": {"topology", "pci"},
     "fabric": set(),
     "image": set(),
-    "firmware": {"image"},
+    "firmware": {"health", "image"},
     "disks": {"host", "topology"},
     "consoles": {"host"},
     "nic": {"fabric", "host"},

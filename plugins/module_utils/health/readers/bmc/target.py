@@ -8,15 +8,20 @@ waiting at the end are left behind.
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.many import ask_many
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
 
 AT_ONCE = 32
+
+Item = TypeVar("Item")
+Answered = TypeVar("Answered")
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,37 @@ def read_many(
     readings = ask_many({bmc.host: bmc for bmc in bmcs}, lambda bmc: _reading(bmc, read), at_once, limit_s)
     late = f"no answer in {limit_s:g} s"
     return {bmc.host: readings.get(bmc.host, Reading(bmc.type, error=late)) for bmc in bmcs}
+
+
+def ask_many(
+    items: Mapping[str, Item], ask: Callable[[Item], Answered], at_once: int, limit_s: float
+) -> dict[str, Answered]:
+    """Return what ``ask``, which raises nothing, returned for each item by name; one that is late has no answer."""
+    waiting: queue.SimpleQueue[tuple[str, Item]] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[str, Answered]] = queue.SimpleQueue()
+    for pair in items.items():
+        waiting.put(pair)
+
+    def work() -> None:
+        while True:
+            try:
+                name, item = waiting.get_nowait()
+            except queue.Empty:
+                return
+            answers.put((name, ask(item)))
+
+    for _ in range(min(at_once, len(items))):
+        threading.Thread(target=work, daemon=True).start()
+    answered: dict[str, Answered] = {}
+    end = time.monotonic() + limit_s
+    try:
+        while len(answered) < len(items):
+            name, answer = answers.get(timeout=max(0.0, end - time.monotonic()))
+            answered[name] = answer
+    except queue.Empty:
+        while not waiting.empty():
+            waiting.get_nowait()
+    return answered
 
 
 def _reading(bmc: Bmc, read: Callable[[Bmc], Reading]) -> Reading:

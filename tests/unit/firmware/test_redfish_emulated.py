@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline i
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import (
     BaselineNode,
     FirmwareOfNodes,
-    Limits,
+    BaselineLimits,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import BootBmc
 
@@ -65,7 +65,7 @@ def account(tmp_path_factory):
 
 def fleet(account, baseline):
     baselines = read({"unknown": baseline}, "gpu01")
-    return FirmwareOfNodes([BaselineNode("gpu01", account, baselines)], "localhost", Limits(10, 1))
+    return FirmwareOfNodes([BaselineNode("gpu01", account, baselines)], "localhost", BaselineLimits(10, 1))
 
 
 def test_a_setting_is_changed_and_read_back(account):
