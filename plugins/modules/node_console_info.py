@@ -49,10 +49,11 @@ lines:
   returned: success
   type: list
   elements: str
-text:
-  description: The lines as the end of a message, or that there are none.
+summary:
+  description: The last line, or that the console was silent, as the end of a message.
   returned: success
   type: str
+  sample: "; the last line of its console: Kernel panic - not syncing"
 """
 
 from typing import Any
@@ -81,10 +82,9 @@ def run(given: dict[str, Any]) -> dict[str, Any]:
     read = tail(f"{given['log_dir']}/{given['node'].replace('/', '_')}.log", given["lines"])
     since_s = given["since_s"]
     if since_s is not None and read.silent_s > since_s:
-        silent = f"its console wrote nothing in the last {since_s:.0f} s"
-        return {"lines": [], "text": silent}
-    lines = list(read.lines)
-    return {"lines": lines, "text": "\n".join([f"the last {len(lines)} lines of its console:", *lines])}
+        return {"lines": [], "summary": f"; its console wrote nothing in the last {since_s:.0f} s"}
+    last = read.lines[-1] if read.lines else "none"
+    return {"lines": list(read.lines), "summary": f"; the last line of its console: {last}"}
 
 
 if __name__ == "__main__":

@@ -148,9 +148,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware import state
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import BaselineError, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import (
+    BaselineLimits,
     BaselineNode,
     FirmwareOfNodes,
-    BaselineLimits,
     refuse,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import OPTIONS, BootBmc

@@ -86,7 +86,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.erase import Eraser
-from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import NodeDisk, DiskError, choose, find
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import DiskError, NodeDisk, choose, find
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import in_chroot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 

@@ -16,7 +16,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import NodeDisk, DiskError
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import DiskError, NodeDisk
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 # linux/fs.h
@@ -34,7 +34,7 @@ WHAT = {NEVER: "none was ever started", IN_PROGRESS: "it is in progress", FAILED
 
 @dataclass(frozen=True)
 class NvmeAbilities:
-    """What a controller offers: the sanitize action, 0 for none, and format."""
+    """The abilities of a controller: the sanitize action, 0 for none, and format."""
 
     sanitize: int
     format: bool

@@ -42,7 +42,7 @@ class WantedVersion:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the nodes of a model must have: BIOS attributes by name, and firmware."""
+    """The baseline of a model: BIOS attributes by name, and firmware."""
 
     bios: dict[str, AttributeValue] = field(default_factory=dict)
     firmware: tuple[WantedVersion, ...] = ()

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What NVMe controllers say in the structures of the NVM Express Base Specification."""
+"""NVMe controllers speak in the structures of the NVM Express Base Specification."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks import erase
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.erase import Eraser, abilities, sanitize_status
-from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import NodeDisk, DiskError
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import DiskError, NodeDisk
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 NVME = NodeDisk("nvme0n1", "/dev/nvme0n1", "S1", 1 << 20, frozenset(["0000:5e:00.0"]), ())

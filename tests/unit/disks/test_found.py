@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.erase import Eraser
-from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import NodeDisk, DiskError, choose, find
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import DiskError, NodeDisk, choose, find
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 needs_loops = pytest.mark.skipif(

@@ -13,9 +13,9 @@ from redfish_bmc import PASSWORD
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware import updates
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import BaselineError, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import (
+    BaselineLimits,
     BaselineNode,
     FirmwareOfNodes,
-    BaselineLimits,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import BootBmc
 

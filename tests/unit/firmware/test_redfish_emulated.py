@@ -18,9 +18,9 @@ from sockets import free_port
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import BaselineError, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import (
+    BaselineLimits,
     BaselineNode,
     FirmwareOfNodes,
-    BaselineLimits,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import BootBmc
 
