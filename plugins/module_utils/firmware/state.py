@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The settings that a node's BMC shows beside its baseline, their form in results, and the proof of many nodes. Pure."""
+"""The settings that BMCs show beside their baselines, their form in results, and the proof of many nodes. Pure."""
 
 from __future__ import annotations
 

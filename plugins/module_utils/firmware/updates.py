@@ -22,6 +22,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import bmc_redfish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import BmcError, BootBmc
 
+try:
+    from sushy import exceptions
+except ImportError:  # errors_of_bmc names it
+    exceptions = None
+
 CHUNK = 1 << 20
 FETCH_S = 60
 POLL_S = 2.0
@@ -148,11 +153,11 @@ def _wait(connection: Any, place: str, name: str, limit_s: float) -> None:
     while time.monotonic() < end:
         try:
             answer = connection.get(place)
-        except bmc_redfish.exceptions.ResourceNotFoundError:
+        except exceptions.ResourceNotFoundError:
             return
-        except bmc_redfish.exceptions.ConnectionError as error:
+        except exceptions.ConnectionError as error:
             cause = bmc_redfish.connection_cause(error)
-        except bmc_redfish.exceptions.HTTPError as error:
+        except exceptions.HTTPError as error:
             if error.status_code < 500:
                 raise
             cause = f"it answers {error.status_code}"

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""reimage.yml, node_scripts.yml and bmc_baseline.yml on a fleet in which all but the boot is real (fleet_machines.py)."""
+"""reimage.yml, node_scripts.yml and bmc_baseline.yml on a fleet whose boots alone are not real (fleet_machines.py)."""
 
 from __future__ import annotations
 
