@@ -16,7 +16,7 @@ description:
   - Before, random marks are written at the beginning, middle and end of each disk. It counts as erased if its sanitize
     log says so, where it was sanitized, and if none of the marks can be read any more.
   - Each run erases again.
-  - Tried on loop devices, and with QEMU's NVMe controller, which offers no sanitize. V(sanitize) was tried with no disk.
+  - Tried on loop devices, and with QEMU's NVMe controller. No disk that offers a sanitize was tried.
 extends_documentation_fragment: [sailloft.fleet.attributes]
 requirements:
   - util-linux >= 2.37

@@ -147,6 +147,23 @@ REFUSED = {
         "hold 'a': not a hold name; give it as it was reported, like hold-0123abcd",
     ),
     "node_boot_scripts": ({**STORE, "nodes": []}, NO_STORE),
+    "node_console_info": (
+        {"node": "bm01", "log_dir": "/nowhere", "secrets": ["secret"]},
+        "bm01: its console's log /nowhere/bm01.log cannot be read: ",
+    ),
+    "node_consoles": (
+        {"consoles": [{"name": "bm01", "device": "ipmi:10.0.0.1", "username": "root", "password": "secret" * 4}]},
+        "bm01: its password has 24 bytes; IPMI takes 1 to 20; ",
+    ),
+    "node_firmware": (
+        {"nodes": [{"name": "bm01", "baselines": {"X": {"bios": []}}}]},
+        "bm01: node_boot_baselines.X.bios: not a dictionary; ",
+    ),
+    "node_firmware_proof": (
+        {"path": "/no\0where", "nodes": {}},
+        r"cannot read '/no\x00where/bmc-baseline.json': ",
+    ),
+    "node_wipe": ({"disks": []}, "the policy is never: nothing was erased; "),
     "node_health": (
         {"expected": "{}"},
         "node_health: expected: not a list of what a node must have: its format is None, "

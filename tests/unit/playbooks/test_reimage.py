@@ -155,6 +155,8 @@ def test_nodes_are_set_one_after_the_other_and_read_back(fleet):
     assert (status, "changed=0" in output, len(fleet.boots())) == (0, True, 2), output
 
 
+# It waits two minutes for the value.
+@pytest.mark.long
 @pytest.mark.parametrize("fleet", [2], indirect=True)
 def test_a_value_that_is_not_applied_keeps_the_node_out_of_service_and_ends_the_run(fleet):
     (fleet.folder / "fates.json").write_text('{"bm01 bios": "forgets"}')
