@@ -112,7 +112,8 @@ def _manifest(image: Image, parts: list[Built], kernel: Kernel, stage: Path, bil
 
 def _bill(image: Image, chain: list[LayerRequest], parts: list[Built]) -> bytes:
     lowest, keys = image.layers[0], {request.layer.name: request.key for request in chain}
-    return sbom.sbom(image.name, lowest.distribution, lowest.suite, keys, packages_by_layer(parts), _epoch(chain))
+    packages, oci_digest = packages_by_layer(parts), lowest.oci.digest if lowest.oci else None
+    return sbom.sbom(image.name, lowest.distribution, lowest.suite, keys, packages, _epoch(chain), oci_digest)
 
 
 def _epoch(chain: list[LayerRequest]) -> int:
