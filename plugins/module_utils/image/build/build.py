@@ -187,9 +187,8 @@ def layer_requests(
                 key = layer_key(layer, parent.key if parent else None, digests, content)
                 base_image = base_images.get(layer.name)
                 times = [parent.epoch if parent else 0, base_image.created_s if base_image else 0]
-                if layer.archives:
-                    times.append(family.source_date_epoch(layer, fetch))
+                epoch = max(family.source_date_epoch(layer, fetch), *times)
                 inputs = layer_inputs(layer, content)
-                requests[layer.name] = LayerRequest(layer, key, digests, inputs, max(times), base_image)
+                requests[layer.name] = LayerRequest(layer, key, digests, inputs, epoch, base_image)
             parent = requests[layer.name]
     return requests

@@ -1,0 +1,375 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Layers that begin with a container image: real skopeo, umoci and docker-registry, and images that are made here."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from build_host import BASE, BuildHost
+from messages import raises
+from oci_images import CREATED_S, LAYER, PASSWORD, OciLayout, Registry, member, tar
+from test_dnf import RUN, archive, built, caches, fetch, repository, update  # noqa: F401
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer, OciImage
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import isolated
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian, rpm
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.oci import download, unpack
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import private_keys
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
+
+STATUS = "Package: less\nStatus: install ok installed\nArchitecture: amd64\nVersion: 590\n\n"
+RELEASE = ("etc/os-release", '# a comment\nID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n')
+SYSTEM = (RELEASE, ("var/lib/dpkg/status", STATUS))
+TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    started = Registry(tmp_path_factory.mktemp("registry"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def layout(tmp_path) -> OciLayout:
+    return OciLayout(tmp_path / "layout")
+
+
+class Site:
+    """A cache; ``lines`` are those of the progress."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.cache, self.lines = folder, folder / "cache", []
+        self.cache.mkdir()
+
+    def fetch(self, layer: Layer) -> None:
+        work = self.folder / f"work-{len(list(self.folder.iterdir()))}"
+        work.mkdir()
+        download.fetch(layer, self.cache, work, Run(layer.subject, self.lines.append))
+
+    def tree(self, layer: Layer) -> Path:
+        """Fetch and unpack the image, and return its tree."""
+        self.fetch(layer)
+        work = self.folder / "unpacked"
+        work.mkdir()
+        image = download.cached(layer, self.cache)
+        unpack.unpack(image, work / "root", work, layer, Run(layer.subject, self.lines.append))
+        return work / "root"
+
+    def cached(self) -> list[str]:
+        return os.listdir(self.cache / "oci") if (self.cache / "oci").exists() else []
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    return Site(tmp_path)
+
+
+def layer_of(digest: str, **place: object) -> Layer:
+    return Layer("base", None, "debian", "bookworm", "amd64", (), oci=OciImage(digest, **place))
+
+
+def archived(layout: OciLayout, descriptor: dict) -> Layer:
+    """Return the layer for an image in an archive of the layout."""
+    return layer_of(descriptor["digest"], archive=layout.archive(layout.folder.parent / "image.tar"))
+
+
+def pulled(registry: Registry, name: str, descriptor: dict, **settings: object) -> Layer:
+    """Return the layer for an image of the registry, whose CA is not verified."""
+    access = {"auth_file": os.fspath(registry.auth_file), "verify_tls": False, **settings}
+    return layer_of(descriptor["digest"], image=name, **access)
+
+
+def test_an_image_of_a_registry_is_fetched_once_by_a_trusted_name(registry, layout, site):
+    image = layout.image(tar(*SYSTEM))
+    layer = pulled(registry, registry.push(layout, image, "once"), image, verify_tls=True)
+    with raises(ImageError, "base", image["digest"], "x509", "CA"):
+        site.fetch(layer)
+
+    def with_ca() -> None:
+        both = site.folder / "both.crt"
+        both.write_bytes(TRUSTED.read_bytes() + (registry.ca / "ca.crt").read_bytes())
+        subprocess.run(["mount", "--bind", both, TRUSTED], check=True)
+        site.fetch(layer)
+
+    isolated(with_ca)
+    assert site.cached() == [f"{image['digest'][7:]}-amd64"]
+    assert download.cached(layer, site.cache).created_s == CREATED_S
+    site.fetch(replace(layer, oci=replace(layer.oci, image="localhost:9/gone")))  # the cache has it
+    assert debian.packages(site.tree(layer), Run("the test", print)) == [
+        {"name": "less", "version": "590", "architecture": "amd64"}
+    ]
+    assert PASSWORD not in "".join(site.lines)
+
+
+def test_a_private_registry_needs_credentials(registry, layout, site):
+    image = layout.image(tar(*SYSTEM))
+    name = registry.push(layout, image, "private")
+    with raises(ImageError, "unauthorized", "auth_file"):
+        site.fetch(pulled(registry, name, image, auth_file=None))
+    with raises(ImageError, "/nowhere/auth.json"):
+        site.fetch(pulled(registry, name, image, auth_file="/nowhere/auth.json"))
+    assert site.cached() == []
+    site.fetch(pulled(registry, name, image))
+    assert len(site.cached()) == 1
+
+
+def test_a_list_of_manifests_gives_the_one_of_the_architecture(registry, layout, site):
+    ours, other = layout.image(tar(*SYSTEM)), layout.image(tar(("arm", "")), architecture="arm64")
+    listed = layout.index(other, ours)
+    name = registry.push(layout, listed, "list")
+    of_registry, of_archive = pulled(registry, name, listed), archived(layout, listed)
+    assert (site.tree(of_registry) / "etc/os-release").exists()
+    (site.folder / "again").mkdir()
+    again = Site(site.folder / "again")
+    assert (again.tree(of_archive) / "etc/os-release").exists()
+    with raises(ImageError, other["digest"], "linux/arm64"):
+        again.fetch(archived(layout, other))
+    with raises(ImageError, "linux/amd64"):
+        again.fetch(archived(layout, layout.index(other)))
+    with raises(ImageError, "linux/arm64"):
+        again.fetch(pulled(registry, name, other))
+
+
+def test_an_image_in_dockers_form_is_one_by_its_own_digest(registry, layout, site):
+    layout.name(layout.image(tar(*SYSTEM)), "oci")
+    there = f"docker://{registry.name}/docker:1"
+    command = ["skopeo", "--insecure-policy", "copy", "--quiet", "--format", "v2s2", "--dest-cert-dir", registry.ca]
+    command += ["--dest-authfile", registry.auth_file, "--digestfile", site.folder / "digest"]
+    subprocess.run([*command, f"oci:{layout.folder}:oci", there], check=True)
+    digest = (site.folder / "digest").read_text().strip()
+    assert (site.tree(pulled(registry, f"{registry.name}/docker", {"digest": digest})) / "etc/os-release").exists()
+
+
+@pytest.mark.parametrize("part", ["manifest", "config", "layer"])
+@pytest.mark.parametrize("change", ["altered", "truncated"])
+def test_what_has_another_digest_is_not_kept(registry, layout, site, part, change):
+    image = layout.image(tar(*SYSTEM, ("unique", f"{part} {change}")), author=f"{part} {change}")
+    manifest = json.loads((layout.blobs / image["digest"][7:]).read_bytes())
+    digest = {
+        "manifest": image["digest"],
+        "config": manifest["config"]["digest"],
+        "layer": manifest["layers"][0]["digest"],
+    }[part]
+    name = registry.push(layout, image, f"{part}-{change}")
+    for stored in (registry.stored(digest), layout.blobs / digest[7:]):
+        data = stored.read_bytes()
+        stored.write_bytes(data[:-9] + b"x" + data[-8:] if change == "altered" else data[:-9])
+    with raises(ImageError, "base", image["digest"]):
+        site.fetch(pulled(registry, name, image))
+    with raises(ImageError, "base", image["digest"], digest):
+        site.fetch(archived(layout, image))
+    assert site.cached() == []
+
+
+def test_a_layer_that_was_altered_in_the_cache_is_not_unpacked(layout, site):
+    layer = archived(layout, layout.image(tar(*SYSTEM)))
+    site.fetch(layer)
+    (blob,) = download.cached(layer, site.cache).layers
+    blob.write_bytes(tar(*SYSTEM, ("etc/motd", "altered")))
+    with raises(ImageError, blob.name, os.fspath(site.cache)):
+        site.tree(layer)
+
+
+def test_a_registry_that_falls_silent_ends_the_download(registry, layout, site, monkeypatch):
+    monkeypatch.setattr(process, "CHECK_S", 0.2)
+    monkeypatch.setattr(download, "WINDOW_S", 1)
+    image = layout.image(tar(*SYSTEM))
+    layer = pulled(registry, registry.push(layout, image, "silent"), image)
+    registry.process.send_signal(19)  # SIGSTOP
+    try:
+        with raises(ImageError, image["digest"], "bytes/s"):
+            site.fetch(layer)
+    finally:
+        registry.process.send_signal(18)  # SIGCONT
+
+
+def test_a_tree_has_owners_and_capabilities_and_nothing_of_a_container(layout, site):
+    capability = "\x01\x00\x00\x02\x00\x20\x00\x00" + "\x00" * 12  # cap_net_raw=ep (linux/capability.h)
+    first = tar(
+        *SYSTEM,
+        ("etc/gone", "removed above"),
+        ("opt/old", "hidden above"),
+        *((name, "of a container") for name in unpack.OF_CONTAINERS),
+        member("usr/bin/tool", tarfile.REGTYPE, mode=0o4755, uid=12, gid=34),
+        member("usr/bin/ping", tarfile.REGTYPE, pax_headers={"SCHILY.xattr.security.capability": capability}),
+        member("dev/null", tarfile.CHRTYPE, devmajor=1, devminor=3),
+        member("srv", tarfile.DIRTYPE, pax_headers={"SCHILY.xattr.trusted.overlay.opaque": "y"}),
+    )
+    second = tar(("etc/.wh.gone", ""), ("opt/.wh..wh..opq", ""), ("opt/new", ""))
+    root = site.tree(archived(layout, layout.image(first, second)))
+    assert not {name for name in (*unpack.OF_CONTAINERS, "etc/gone", "opt/old", "dev/null") if (root / name).exists()}
+    status = (root / "usr/bin/tool").stat()
+    assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (0o4755, 12, 34)
+    assert os.getxattr(root / "usr/bin/ping", "security.capability") == capability.encode("latin-1")
+    assert os.listxattr(root / "srv") == []
+    assert sorted(os.listdir(root / "opt")) == ["new"]
+    assert int((root / "etc/os-release").stat().st_mtime) == CREATED_S - 100
+
+
+def test_a_private_key_in_an_image_is_seen(layout, site):
+    key = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519"], capture_output=True, text=True, check=True)
+    root = site.tree(archived(layout, layout.image(tar(*SYSTEM, ("srv/tls.key", key.stdout)))))
+    assert list(private_keys.keys_in(root)) == ["/srv/tls.key"]
+    assert debian.packaged_files(root, ["/srv/tls.key"], Run("the test", print)) == set()
+
+
+@pytest.mark.parametrize(
+    ("members", "thing"),
+    [
+        ([("../../canary", "x")], "../../canary"),
+        ([("etc/../../canary", "x")], "etc/../../canary"),
+        ([member("etc/x", tarfile.LNKTYPE, "../../canary")], "../../canary"),
+        ([member("etc/x", tarfile.SYMTYPE, "../../canary")], "../../canary"),
+        ([member("srv/disk", tarfile.BLKTYPE, devmajor=8, devminor=0)], "/srv/disk"),
+        ([member("srv/gone", tarfile.CHRTYPE)], "/srv/gone"),
+    ],
+)
+def test_a_hostile_layer_is_refused(layout, site, members, thing):
+    layer = archived(layout, layout.image(tar(*SYSTEM, *members)))
+    with raises(ImageError, "base", layer.oci.digest, thing):
+        site.tree(layer)
+    assert not list(site.folder.rglob("canary"))
+
+
+def test_a_link_leads_to_no_file_of_the_build_host(layout, site, tmp_path):
+    canary = tmp_path / "canary"
+    canary.mkdir()
+    first = tar(*SYSTEM, member("srv", tarfile.SYMTYPE, os.fspath(canary)))
+    root = site.tree(archived(layout, layout.image(first, tar(("srv/evil", "x")))))
+    assert os.listdir(canary) == []
+    assert (root / os.fspath(canary)[1:] / "evil").read_text() == "x"
+
+
+def test_a_file_that_needs_more_space_than_there_is_is_refused(layout, site):
+    # Only its header is in the layer: it is refused before anything of it is written.
+    huge = tarfile.TarInfo("var/huge")
+    huge.size = 1 << 60
+    header = huge.tobuf(tarfile.GNU_FORMAT)
+    layer = archived(layout, layout.image(header, kind=LAYER.removesuffix("+gzip")))
+    with raises(ImageError, layer.oci.digest, "var/huge", str(1 << 60), "free"):
+        site.tree(layer)
+    assert not (site.folder / "unpacked/oci").exists()
+
+
+@pytest.mark.parametrize(
+    ("members", "cause"),
+    [
+        ((("etc/os-release", "ID=alpine\n"), SYSTEM[1]), "alpine"),
+        ((("etc/os-release", "ID=ubuntu\nVERSION_CODENAME=noble\n"), SYSTEM[1]), "ubuntu noble"),
+        ((("etc/os-release", "ID=debian\nVERSION_CODENAME=trixie\n"), SYSTEM[1]), "debian trixie"),
+        ((("etc/os-release", "ID='debian\n"), SYSTEM[1]), "nothing"),
+        ((SYSTEM[1],), "nothing"),
+        ((RELEASE,), "packages"),
+    ],
+)
+def test_an_image_of_another_distribution_or_without_packages_is_refused(layout, site, members, cause):
+    layer = archived(layout, layout.image(tar(*members)))
+    with raises(ImageError, "base", layer.oci.digest, cause):
+        site.tree(layer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"kind": "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip"}, "nondistributable"),
+        ({"kind": "application/vnd.oci.image.layer.v1.tar+zstd"}, "zstd"),
+        ({"kind": "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"}, "foreign"),
+        ({"created": "2199-01-01T00:00:00Z"}, "2199"),
+        ({"created": "yesterday"}, "yesterday"),
+        ({"os": "windows"}, "windows/amd64"),
+        ({"architecture": "riscv64"}, "linux/riscv64"),
+    ],
+)
+def test_an_image_that_can_be_no_base_is_refused(layout, site, changes, cause):
+    layer = archived(layout, layout.image(tar(*SYSTEM), **changes))
+    with raises(ImageError, "base", layer.oci.digest, cause):
+        site.fetch(layer)
+    assert site.cached() == []
+
+
+@pytest.mark.parametrize("created", [None, "0001-01-01T00:00:00Z"])
+def test_an_image_without_a_time_is_one_of_1970(layout, site, created):
+    layer = archived(layout, layout.image(tar(*SYSTEM), created=created))
+    site.fetch(layer)
+    assert download.cached(layer, site.cache).created_s == 0
+
+
+def test_what_is_no_archive_of_an_image_is_refused(layout, site):
+    image = layout.image(tar(*SYSTEM))
+    layer = archived(layout, image)
+    for oci in (
+        replace(layer.oci, archive="/nowhere/image.tar"),
+        replace(layer.oci, archive="/etc/passwd"),
+        replace(layer.oci, digest=f"sha256:{'0' * 64}"),
+    ):
+        with raises(ImageError, "base", oci.archive, oci.digest):
+            site.fetch(replace(layer, oci=oci))
+    for descriptor in (layout.blob(b"[]", "x"), layout.blob(b"{}", "x"), layout.blob(b"\xff", "x")):
+        with raises(ImageError, descriptor["digest"]):
+            site.fetch(archived(layout, descriptor))
+    assert site.cached() == []
+
+
+def packed(tree: Path) -> bytes:
+    """Return a tree as a layer."""
+    return subprocess.run(["tar", "-C", tree, "-cz", "."], check=True, capture_output=True).stdout
+
+
+@pytest.mark.long
+def test_packages_go_onto_an_image_of_rpm_packages(layout, site, tmp_path, repository, update):  # noqa: F811
+    base = {"distribution": "rocky", "suite": "9", "architecture": "x86_64"}
+
+    def layer(**more: object) -> Layer:
+        (only,) = read_images({"node": {"layer": "base"}}, {"base": {**base, **more}})["node"].layers
+        return only
+
+    built(tmp_path / "made", layer(archives=[archive(repository)], packages=["hello"]))
+    (tmp_path / "made/etc/os-release").write_text('ID="rocky"\nVERSION_ID="9.4"\n')
+    image = layout.image(packed(tmp_path / "made"))
+    oci = {"archive": layout.archive(tmp_path / "image.tar"), "digest": image["digest"]}
+    above = layer(oci=oci, archives=[archive(update)], packages=["hello"])
+    root = site.tree(above)
+    assert "1:2.10-1.el9" in {package["version"] for package in rpm.packages(root, RUN)}
+    rpm.install(root, above, RUN, rpm.release_digests(above, fetch), caches(root))
+    assert "1:2.10-2.el9" in {package["version"] for package in rpm.packages(root, RUN)}
+    assert (root / "usr/bin/hello").read_text() == "hello 2\n"
+    assert rpm.source_date_epoch(layer(oci=oci), fetch) == 0
+
+
+@pytest.mark.long
+def test_the_same_image_from_a_registry_and_an_archive_gives_the_same_bytes(registry, layout, keys, other, tmp_path):
+    archives = BASE["archives"]
+    command = ["mmdebstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", tmp_path / "tree.tar"]
+    subprocess.run([*command, archives[0]["url"]], check=True, capture_output=True)
+    image = layout.image(gzip.compress((tmp_path / "tree.tar").read_bytes(), 1, mtime=0))
+    name = registry.push(layout, image, "debian")
+    of_registry = {"image": name, "auth_file": os.fspath(registry.auth_file), "verify_tls": False}
+    of_archive = {"archive": layout.archive(tmp_path / "image.tar")}
+    outcomes = []
+    (tmp_path / "site").mkdir()
+    for host, place in ((BuildHost(tmp_path / "site", keys), of_registry), (other, of_archive)):
+        layers = {"base": {**BASE, "oci": {**place, "digest": image["digest"]}}}
+        (outcome,), lines, _seconds = host.build(layers, {"node": {"layer": "base"}})
+        outcomes.append(outcome.digest)
+        (again,), _lines, _seconds = host.build(layers, {"node": {"layer": "base"}})
+        assert (again.changed, again.built) == (False, ())
+        assert PASSWORD not in "".join(lines)
+    assert outcomes[0] == outcomes[1]
+    manifest = other.store.manifest(outcomes[0])
+    assert manifest.layers[0].inputs["oci"] == image["digest"]
+    assert registry.name not in json.dumps(manifest.layers[0].inputs)
+    bill = json.loads(Path(other.store.place("blobs", manifest.sbom_sha256)).read_bytes())
+    assert [item["version"] for item in bill["components"] if item["type"] == "container"] == [image["digest"]]
+    assert {"ca-certificates", "systemd", "linux-image-cloud-amd64"} & {item["name"] for item in bill["components"]}
