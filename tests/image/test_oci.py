@@ -16,7 +16,7 @@ import pytest
 from build_host import BASE, BuildHost
 from messages import raises
 from oci_images import CREATED_S, LAYER, PASSWORD, OciLayout, Registry, member, tar
-from test_dnf import RUN, archive, built, caches, fetch, repository, update  # noqa: F401
+from rpm_packages import RUN, SPECS, archive, built, caches, fetch, index, package
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -107,9 +107,7 @@ def test_an_image_of_a_registry_is_fetched_once_by_a_trusted_name(registry, layo
     assert site.cached() == [f"{image['digest'][7:]}-amd64"]
     assert download.cached(layer, site.cache).created_s == CREATED_S
     site.fetch(replace(layer, oci=replace(layer.oci, image="localhost:9/gone")))  # the cache has it
-    assert debian.packages(site.tree(layer), Run("the test", print)) == [
-        {"name": "less", "version": "590", "architecture": "amd64"}
-    ]
+    assert debian.packages(site.tree(layer), RUN) == [{"name": "less", "version": "590", "architecture": "amd64"}]
     assert PASSWORD not in "".join(site.lines)
 
 
@@ -222,7 +220,7 @@ def test_a_private_key_in_an_image_is_seen(layout, site):
     key = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519"], capture_output=True, text=True, check=True)
     root = site.tree(archived(layout, layout.image(tar(*SYSTEM, ("srv/tls.key", key.stdout)))))
     assert list(private_keys.keys_in(root)) == ["/srv/tls.key"]
-    assert debian.packaged_files(root, ["/srv/tls.key"], Run("the test", print)) == set()
+    assert debian.packaged_files(root, ["/srv/tls.key"], RUN) == set()
 
 
 @pytest.mark.parametrize(
@@ -328,18 +326,24 @@ def packed(tree: Path) -> bytes:
 
 
 @pytest.mark.long
-def test_packages_go_onto_an_image_of_rpm_packages(layout, site, tmp_path, repository, update):  # noqa: F811
+def test_packages_go_onto_an_image_of_rpm_packages(layout, site, tmp_path):
+    for release in (1, 2):
+        for name in ("filesystem", "hello"):
+            text = SPECS[name].format(release=release) if name == "hello" else SPECS[name]
+            package(tmp_path / f"release-{release}", name, text)
+        index(tmp_path / f"release-{release}")
+    old, new = (archive(tmp_path / f"release-{release}") for release in (1, 2))
     base = {"distribution": "rocky", "suite": "9", "architecture": "x86_64"}
 
     def layer(**more: object) -> Layer:
         (only,) = read_images({"node": {"layer": "base"}}, {"base": {**base, **more}})["node"].layers
         return only
 
-    built(tmp_path / "made", layer(archives=[archive(repository)], packages=["hello"]))
+    built(tmp_path / "made", layer(archives=[old], packages=["hello"]))
     (tmp_path / "made/etc/os-release").write_text('ID="rocky"\nVERSION_ID="9.4"\n')
     image = layout.image(packed(tmp_path / "made"))
     oci = {"archive": layout.archive(tmp_path / "image.tar"), "digest": image["digest"]}
-    above = layer(oci=oci, archives=[archive(update)], packages=["hello"])
+    above = layer(oci=oci, archives=[new], packages=["hello"])
     root = site.tree(above)
     assert "1:2.10-1.el9" in {package["version"] for package in rpm.packages(root, RUN)}
     rpm.install(root, above, RUN, rpm.release_digests(above, fetch), caches(root))

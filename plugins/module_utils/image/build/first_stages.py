@@ -110,12 +110,6 @@ def make_stage(
     built_layers = [layers.built(setting.cache, layer_request) for layer_request in chain[: chain.index(request) + 1]]
     root = work / "root"
     mount_overlay(layers.mount_chain(work, built_layers, run), None, root, work, run)
-    if not tools.file_inside(root, "sbin/init"):
-        raise ImageError(
-            "none of its layers has /sbin/init, which the first stage starts",
-            "add systemd-sysv (Debian, Ubuntu) or systemd to the packages of a layer",
-            subject=subject,
-        )
     tree = userlands.tree(chain[0])
     stage_file = work / "first-stage"
     initramfs.build(root, kernel.version, tree, public_key, setting.init, request.epoch, stage_file)

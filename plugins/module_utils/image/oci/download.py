@@ -21,13 +21,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer, OciImage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import entered
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, ToolError, tail
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import (
-    LEAST_BYTES_PER_S,
-    WINDOW_S,
-)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.oci import layout
 
 TOOLS = ("skopeo", "umoci")
+# As for the downloads of packages (families/downloads.py).
+LEAST_BYTES_PER_S = 65536
+WINDOW_S = 60
 # What skopeo's message says -> the next step.
 REMEDIES = {
     "x509|tls: ": "have the build host trust the registry's CA (update-ca-certificates); verify_tls: false accepts any",
