@@ -141,9 +141,11 @@ def test_check_mode_predicts_the_image_that_the_run_publishes(site, requested):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
+        # The error of apt: quickly by test_dependencies_that_no_archive_fulfils_are_named.
+        pytest.param(
             lambda requested: requested["site"]["packages"].append("nonesuch"),
             "layer site: Unable to locate package nonesuch",
+            marks=pytest.mark.long,
         ),
         (
             lambda requested: requested["base"]["archives"][0].update(url="http://127.0.0.1:9/debian"),

@@ -87,9 +87,7 @@ def test_a_failed_script_is_named_and_its_log_is_kept_until_the_next_build(site,
     assert "proxy.example:3128" in log.read_text()
     assert "s3cret-word" not in log.read_text() + message
     assert not (site.cache / "work").exists()
-    # dpkg, which runs in the image, gets the packages of an archive that is a directory of the build host.
-    local = {**given, "url": f"file://{archive.folder}"}
-    (outcome,), _lines, _seconds = site.checking().build(on_base(requested, "fine", **local))
+    (outcome,), _lines, _seconds = site.checking().build(on_base(requested, "fine", **given))
     assert outcome.built == ("site",)
     assert not log.exists()
 
