@@ -135,7 +135,7 @@ def test_the_role_without_the_playbook_reboots_and_settles_each_host(tmp_path):
 def test_a_batch_size_of_0_is_refused_before_anything_is_changed(tmp_path):
     fleet = Fleet(tmp_path, a=DUE)
     status, output = fleet.play("-e", "play_serial=0")
-    assert status == 2
+    assert status != 0
     assert "play_serial is '0'" in " ".join(output.split())
     assert not fleet.state("a")["written"]
 
