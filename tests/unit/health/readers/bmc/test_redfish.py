@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A BMC's answer over Redfish becomes one fault for each cause, and its account never leaves the request."""
+"""A BMC's answer over Redfish becomes one fault for each cause, and its account never leaves the request.
+
+One file because all tests ask one server of made-up answers.
+"""
 
 from __future__ import annotations
 
