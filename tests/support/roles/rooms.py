@@ -49,8 +49,8 @@ eval "$3"
 read -r pid _ </proc/self/stat
 echo $pid >$dir/pid.new
 mv $dir/pid.new $dir/pid
-# A test that is killed leaves no room behind for long. The shell waits for orphans: for libvirt, a QEMU that nobody waits
-# for is alive.
+# A test that is killed leaves no room behind for long. The shell waits for orphans: for libvirt, a QEMU that
+# nobody waits for is alive.
 exec chroot $root bash -c "sleep 7200 & wait"
 """
 SPACES = "--mount --pid --net --uts --root --wd"
