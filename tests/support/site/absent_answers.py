@@ -176,7 +176,7 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "node_boot_hold": lambda _given: {"conflicts": []},
     "node_boot_statement": lambda _given: {"text": "", "sequence": 1, "nodes": 0},
     "node_identity_info": lambda _given: {"ek": base64.b64encode(EK).decode()},
-    "node_identity": lambda _given: {"written": [], "removed": [], "others": [], "bundles": {}},
+    "node_identity": lambda _given: {"written": [], "removed": [], "others": [], "withheld": [], "bundles": {}},
     "node_image": image,
     "node_image_info": lambda _given: NOT_BOOTED,
     "node_image_store": stored,

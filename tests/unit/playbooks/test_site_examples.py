@@ -85,6 +85,7 @@ CHANGED = {
     "node_images.yml": {"boot", "build", "node"},
     "record.yml": {"node"},
     "ib_fabric.yml": {"node"},
+    "cabling.yml": {"localhost"},
     "fleet.yml": {"localhost"},
     "ib_health.yml": {"node"},
     "vela accept.yml": {"train"},
