@@ -152,12 +152,14 @@ def _values(tree: Any, path: tuple[Step, ...], captured: tuple[str, ...] = ()) -
     if not path:
         yield captured, tree
         return
-    step, *rest = path
-    ends = True
-    for groups, below in _below(tree, step):
-        ends = False
-        yield from _values(below, tuple(rest), (*captured, *groups))
-    if ends and captured:
+    branches, rest = [*_below(tree, path[0])], path[1:]
+    # A row that meets only some of the conditions that follow each other is another one, and no end of the path.
+    while isinstance(path[0], RowMatch) and rest and isinstance(rest[0], RowMatch):
+        branches = [((*groups, *more), row) for groups, other in branches for more, row in _below(other, rest[0])]
+        rest = rest[1:]
+    for groups, below in branches:
+        yield from _values(below, rest, (*captured, *groups))
+    if captured and not branches:
         yield captured, None
 
 

@@ -65,6 +65,11 @@ def test_links_that_are_down_are_told_from_unknown_ones():
     assert read("linux", SHOWN["linux"])[0]["p2"]["up"] is False
 
 
+def test_nxos_marks_and_drops_are_read_beside_the_rows_of_other_statistics():
+    port = read("nxos", SHOWN["nxos"])[0]["Ethernet1/1"]
+    assert (port["ecn_marked"][3], port["dropped"][3]) == (33, 34)
+
+
 def places(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of each value of a tree."""
     yield path
