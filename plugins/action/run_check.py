@@ -60,11 +60,11 @@ class ActionModule(ActionBase):
             text := run_strategy.forbidden_reason(constants.DEFAULT_STRATEGY, f"{name}.yml")
         ):
             raise AnsibleActionFail(text)
-        if host_facts.ROLES.intersection(playbook.roles) and (text := host_facts.overriding_reason(f"{name}.yml")):
-            raise AnsibleActionFail(f"{text}. Nothing was run")
         self._check_names(playbook, set(data["variables"]))
         self._check_values(playbook, variables)
         hosts = self._check_hosts(name, playbook, variables, arguments["part"])
+        if host_facts.ROLES.intersection(playbook.roles) and (text := host_facts.overriding_reason(f"{name}.yml")):
+            raise AnsibleActionFail(f"{text}. Nothing was run")
         for role in playbook.roles:
             options = {name: option for entry in registry.entries(role).values() for name, option in entry.items()}
             check_values(role, options, hosts, hostvars)
@@ -162,6 +162,11 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(
                 f"the inventory has no host for {name}.yml, which runs on {pattern}; read: {', '.join(self._sources)}. "
                 "Add hosts to the groups, or name another inventory with -i"
+            )
+        if playbook.groups and not part and not set(self._inventory.hosts) - {"localhost"}:
+            raise AnsibleActionFail(
+                f"the inventory has no host for {name}.yml, which reads the groups {', '.join(playbook.groups)}; read: "
+                f"{', '.join(self._sources)}. Add hosts to them, or name another inventory with -i"
             )
         for group in empty_groups if names else ():
             if playbook.groups.get(group, False) or (group in playbook.groups and group in hosts_by_group):
