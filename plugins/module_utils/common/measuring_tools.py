@@ -10,6 +10,7 @@ writeBenchmarkLineBody).
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 
@@ -57,14 +58,29 @@ def copies(text: str) -> Copies:
             if test["status"] != "Passed":
                 waived.append(f"{test['name']} ({test['status']})")
                 continue
-            for row, columns in enumerate(test["bandwidth_matrix"]):
-                for column, cell in enumerate(columns):
+            for row, columns in enumerate(_list(test["bandwidth_matrix"])):
+                for column, cell in enumerate(_list(columns)):
                     # The diagonal of copies between GPUs is "N/A", in older releases 0.
-                    if cell != "N/A" and float(cell) > 0:
-                        cells.append(Copy(test["name"], row, column, float(cell)))
-    except (ValueError, KeyError, TypeError) as error:
+                    rate = None if cell == "N/A" else _rate(cell)
+                    if rate:
+                        cells.append(Copy(test["name"], row, column, rate))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableError(f"it is not what nvbandwidth --json prints: {error!r}") from error
     return Copies(gpus, tuple(cells), tuple(waived))
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.60} is no list")
+    return value
+
+
+def _rate(cell: object) -> float:
+    """Return a rate as a tool prints it. Raises UnreadableError."""
+    match = re.fullmatch(r"[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?", str(cell))
+    if not match or not math.isfinite(float(match[0])):
+        raise UnreadableError(f"it prints {cell!r:.60} where a rate belongs")
+    return float(match[0])
 
 
 def _address(line: str) -> str:
@@ -84,7 +100,7 @@ def perftest_gb_per_s(text: str) -> float:
         if head:
             unit = head[1]
         elif row and unit:
-            average = float(row[1])
+            average = _rate(row[1])
     if average is None:
         raise UnreadableError("there is no row of results below '#bytes #iterations BW peak'")
     # "MB/sec" of older releases is MiB too.
@@ -106,8 +122,8 @@ def nccl_bus_gb_per_s(text: str) -> float:
         columns = line.split()
         # size, count, type, redop, root, time, algbw, busbw, #wrong, and four more in-place. Older releases print no
         # root: 12 words, of which the eighth is the error (NVIDIA/nccl-tests#107).
-        if len(columns) >= 13 and columns[0].isdigit() and columns[1].isdigit():
-            rows.append((int(columns[0]), float(columns[7])))
+        if len(columns) >= 13 and re.fullmatch("[0-9]{1,18} [0-9]{1,18}", " ".join(columns[:2])):
+            rows.append((int(columns[0]), columns[7]))
     if not rows:
         raise UnreadableError("there is no row of results")
-    return max(rows)[1]
+    return _rate(max(rows)[1])

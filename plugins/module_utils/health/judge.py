@@ -277,7 +277,7 @@ class _Judgement:
             return _result(measurement, verdict, clean(str(measurement.value)), limit)
         number, threshold = _number(measurement.value), _number(limit)
         if number is None or threshold is None:
-            return _not_measured(measurement, f"{measurement.value!r:.60} is no number")
+            return _not_measured(measurement, f"{(measurement.value if number is None else limit)!r:.60} is no number")
         if rule.comparison == model.INCREASE_AT_MOST:
             return self._increase(measurement, rule, number, threshold)
         if rule.comparison == model.MEDIAN_AT_LEAST:

@@ -38,6 +38,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules import
 
 # A check that was not measured in so many rounds, one after the other, is a fault of the checker.
 UNMEASURED_ROUNDS = 3
+# The drain of a repair, which ends no other: playbooks/heal.yml.
+REPAIR_PREFIX = "sailloft-repair:"
 LAYERS = (HARDWARE, CONFIGURATION, APPLICATION)
 RESETS = ("reset_gpu", "restart_application")  # actions that a reset of the part has done
 REBOOTS = (*RESETS, "restart_vm", "reboot", "note")  # actions that a reboot has done
@@ -359,7 +361,9 @@ def cleared(condition: Condition, name: str, reason: str, by: str, now: Moment) 
 
 
 def drained(condition: Condition, reason: str, by: str, now: Moment) -> Condition:
-    """Take the node out of service by a person's word."""
+    """Take the node out of service by a person's word. Raises SailloftError for a repair's, which replaces no other."""
+    if reason.startswith(REPAIR_PREFIX) and condition.drain and not condition.drain.reason.startswith(REPAIR_PREFIX):
+        raise SailloftError(f"the node has the drain of a person: {condition.drain.reason}", "leave it to that person")
     return replace(condition, drain=Word(_reason(reason), clean(by), now))
 
 
@@ -368,8 +372,10 @@ def maintained(condition: Condition, reason: str, by: str, now: Moment) -> Condi
     return replace(condition, maintenance=Word(_reason(reason), clean(by), now))
 
 
-def undrained(condition: Condition, by: str, now: Moment) -> Condition:
-    """End a drain by a person's word. Raises SailloftError if there is none."""
+def undrained(condition: Condition, by: str, now: Moment, only: str = "") -> Condition:
+    """End a drain by a person's word. Raises SailloftError if there is none, or none that begins with ``only``."""
+    if condition.drain and not condition.drain.reason.startswith(only):
+        raise SailloftError(f"the node has another drain: {condition.drain.reason}", "leave it to who began it")
     ended = _said("drain", condition.drain, by, now)
     return replace(condition, drain=None, ended=(*condition.ended, ended)[-ENDED:])
 

@@ -46,6 +46,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import
 
 # Checks at places.
 Results = set[tuple[str, Place]]
+RETURNED = "the node returned to service meanwhile"
 EXPECTED_FILE = "/etc/sailloft-health/expected.json"
 PERIOD_S = 60.0
 
@@ -74,13 +75,14 @@ def make(
 ) -> State:
     """Make a round and return the state that it saved. Raises RoundError, StateError and OSError.
 
-    A deep round runs only the deep readers, on a node that a person took out of service.
+    A deep round runs only the deep readers, on a node that a person took out of service. Light rounds go on meanwhile:
+    it takes longer than the state stays valid, or the kernel keeps its lines.
     """
-    with state.locked("round", paths.run, wait=False) as is_alone:
+    with state.locked("deep_round" if is_deep else "round", paths.run, wait=False) as is_alone:
         if not is_alone:
             raise RoundError("another round still runs", "wait for its end; systemctl status sailloft-health shows it")
         given = _given(paths, readers, rules, period_s)
-        if is_deep and not (given.saved.condition.drain or given.saved.condition.maintenance):
+        if is_deep and not _is_out_of_service(given.saved):
             raise RoundError(
                 f"{given.expected.host}: deep checks run only on a node that is out of service",
                 "sailloft-health drain --reason REASON",
@@ -92,7 +94,7 @@ def make(
         # A process that was killed now may only wait for a busy processor.
         readings.append(_of_checker([each for each in left if each in given.saved.left], given.problem))
         with state.locked("state", paths.run):
-            new = _save(given, readings, left, now())
+            new = _save(given, readings, left, now(), {reader.name for reader in chosen})
             if given.asked:
                 boot_servers.remember(given.asked, paths.run)
         boot_servers.send(paths.state, paths.root, paths.run)
@@ -182,10 +184,25 @@ def _read(
     # Deep checks need the GPUs for themselves: one after the other.
     deep = [[reader] for reader in started if reader.is_deep]
     for group in (*deep, [reader for reader in started if not reader.is_deep]):
+        if group in deep and _returned(given):
+            readings.append(Reading(group[0].name, error=RETURNED))
+            continue
         for reader, outcome in zip(group, process.read_all(group, node)):
-            readings.append(replace(outcome.reading, is_deep=reader.is_deep))
+            reading = replace(outcome.reading, is_deep=reader.is_deep)
+            # What a job may have disturbed is no measurement.
+            is_disturbed = reader.is_deep and _returned(given)
+            readings.append(replace(reading, measurements=(), error=RETURNED) if is_disturbed else reading)
             left += [Left(reader.name, each.pid, each.program, each.start_ticks, now) for each in outcome.alive]
     return readings, left
+
+
+def _is_out_of_service(saved: State) -> bool:
+    return bool(saved.condition.drain or saved.condition.maintenance)
+
+
+def _returned(given: _Given) -> bool:
+    """Return True if nobody says any more that the node is out of service, or if that cannot be read."""
+    return not _is_out_of_service(_saved(given.paths, given.expected.host))
 
 
 def _hangs(left: Left) -> str:
@@ -199,18 +216,23 @@ def _twice(
     """Run the deep readers that found a fault a second time, and return what both runs say. Raises RoundError."""
     if not any(reading.measurements or reading.error for reading in readings):
         raise RoundError(f"{given.expected.host}: no deep check can run on this node", "install DCGM or nvbandwidth")
-    first = {reading.reader: _with(FAIL, reading, given, now()) for reading in readings}
-    second, left = _read([reader for reader in readers if first.get(reader.name)], left, given, now())
-    again = {reading.reader: _with(PASS, reading, given, now()) for reading in second}
-    confirmed = [_confirmed(reading, first[reading.reader] & again.get(reading.reader, set())) for reading in readings]
+    failed = {reading.reader: _with(FAIL, reading, given, now()) for reading in readings}
+    passed = {reading.reader: _with(PASS, reading, given, now()) for reading in readings}
+    second, left = _read([reader for reader in readers if failed.get(reader.name)], left, given, now())
+    once: dict[str, Results] = {
+        reading.reader: (failed[reading.reader] & _with(PASS, reading, given, now()))
+        | (passed[reading.reader] & _with(FAIL, reading, given, now()))
+        for reading in second
+    }
+    confirmed = [_confirmed(reading, once.get(reading.reader, set())) for reading in readings]
     # The error of a second run beside what the first one measured.
     return [*confirmed, *(reading for reading in second if reading.error)], left
 
 
 def _confirmed(reading: Reading, once: Results) -> Reading:
-    """Return a deep reader's reading without what failed once and then passed: that is not measured."""
+    """Return a deep reader's reading without what failed in one run and passed in the other: that is not measured."""
     measurements = tuple(
-        replace(each, value=None, reason="failed, but a second run did not confirm it")
+        replace(each, value=None, reason="it failed in one run and passed in another")
         if (each.check, each.place) in once
         else each
         for each in reading.measurements
@@ -238,8 +260,8 @@ def _of_checker(left: Sequence[Left], problem: str) -> Reading:
     )
 
 
-def _save(given: _Given, readings: Sequence[Reading], left: Sequence[Left], now: Moment) -> State:
-    """Judge and latch the readings, and save the new state."""
+def _save(given: _Given, readings: Sequence[Reading], left: Sequence[Left], now: Moment, chosen: set[str]) -> State:
+    """Judge and latch the readings of the chosen readers, and save the new state."""
     directory, expected, asked = given.paths.state, given.expected, given.asked
     os.makedirs(directory, mode=0o755, exist_ok=True)
     readings = list(readings)
@@ -251,6 +273,12 @@ def _save(given: _Given, readings: Sequence[Reading], left: Sequence[Left], now:
     if asked:
         old = copied.merged(old, asked.copy) if asked.copy else old
         readings.append(Reading("boot_servers", asked.measurements, (asked.event,) if asked.event else ()))
+    # What another kind of round left behind meanwhile.
+    known = {(each.pid, each.start_ticks) for each in (*given.saved.left, *left)}
+    left = [
+        *(each for each in left if each.reader in chosen or each in old.left),
+        *(each for each in old.left if each.reader not in chosen and (each.pid, each.start_ticks) not in known),
+    ]
     # A reader whose process has ended since is seen again: this ends the fault that it hangs.
     ended = {each.reader for each in old.left} - {each.reader for each in left}
     gone = tuple(Measurement(checker.hanging(reader), Place("reader", reader), False, "/proc") for reader in ended)

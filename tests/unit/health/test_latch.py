@@ -14,10 +14,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.judge import RESET_COUNT
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import (
     UNMEASURED_ROUNDS,
+    Condition,
     cleared,
     drained,
     maintained,
     part_of,
+    undrained,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     CheckSetting,
@@ -271,3 +273,17 @@ def test_no_round_ends_a_persons_drain_or_maintenance():
     assert (node.condition.maintenance.reason, node.condition.maintenance.by) == ("firmware", "bo")
     with raises(SailloftError, "reason"):
         drained(node.condition, "", "ada", at(0))
+
+
+REPAIR = "sailloft-repair: gpu_lost"
+
+
+def test_a_repair_neither_replaces_nor_ends_a_persons_drain():
+    own = drained(Condition(), REPAIR, "root", at(0))
+    assert drained(own, "sailloft-repair: again", "root", at(1)).drain.reason == "sailloft-repair: again"
+    assert undrained(own, "root", at(1), "sailloft-repair:").drain is None
+    persons = drained(own, "ticket 7", "ada", at(1))
+    with raises(SailloftError, "ticket 7"):
+        drained(persons, REPAIR, "root", at(2))
+    with raises(SailloftError, "ticket 7"):
+        undrained(persons, "root", at(2), "sailloft-repair:")

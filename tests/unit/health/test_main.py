@@ -14,6 +14,7 @@ import pytest
 from rounds import EXPECTED
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import main, state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import round as rounds
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import State
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive
@@ -69,6 +70,15 @@ def test_a_verdict_imports_neither_readers_nor_what_runs_programs(code, saved, t
 def test_the_zip_has_only_code_of_the_health_check(code):
     parts = {name.partition("module_utils/")[2].partition("/")[0] for name in zipfile.ZipFile(code).namelist()}
     assert parts - {""} == {"__init__.py", "common", "health"}
+
+
+@pytest.mark.parametrize("errors", [{}, {"nvbandwidth": "no answer in 300 s"}])
+def test_a_deep_round_that_measured_nothing_is_no_success(tmp_path, monkeypatch, capsys, errors):
+    made = State("gpu01", state.Round(1, state.moment(), 1.0, 60.0, errors))
+    monkeypatch.setattr(rounds, "make", lambda *_arguments: made)
+    done = [main.main(["--state", str(tmp_path), "round", *more]) for more in ([], ["--deep"])]
+    assert done == [0, main.FAILED if errors else 0]
+    assert all(error in capsys.readouterr().err for error in errors.values())
 
 
 def test_without_a_round_nothing_is_known(health):

@@ -18,7 +18,7 @@ from rounds import EXPECTED, GPU, TABLE, at, happened, measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import process, round, state
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import cleared, drained
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import cleared, drained, undrained
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import Expected, Reading
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import NotMeasuredError
@@ -285,6 +285,78 @@ def test_a_deep_check_that_fails_once_is_not_measured(paths, tmp_path):
     saved = make(paths, Reader("deep", read, 20, is_deep=True), is_deep=True)
     assert names(saved) == [f"pending@gpu:{GPU.name}"]
     assert saved.checks["deep_width"].not_measured == 1
+
+
+def test_what_fails_only_in_the_second_run_is_no_pass(paths, tmp_path):
+    make(paths, finding(measured("width", 8)))
+    round.change(paths, lambda condition, now: drained(condition, "test", "ada", now), at(0))
+    file = tmp_path / "first"
+
+    def read(_node):
+        is_first = not file.exists()
+        file.touch()
+        return Reading("deep", (measured("width", 16 if is_first else 8), measured("pending", is_first)))
+
+    saved = make(paths, Reader("deep", read, 20, is_deep=True), is_deep=True)
+    assert names(saved) == [WIDTH]
+    assert (saved.checks["width"].passed, saved.checks["width"].not_measured) == (0, 1)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_nothing_counts_of_a_deep_check_whose_node_returned_to_service_meanwhile(paths, damaged):
+    make(paths, finding(measured("width", 8)))
+    round.change(paths, lambda condition, now: drained(condition, "test", "ada", now), at(0))
+
+    def read(_node):
+        if damaged:
+            Path(paths.state, "state.json").write_text("{", encoding="utf-8")
+        else:
+            round.change(paths, lambda condition, now: undrained(condition, "ada", now), at(1))
+        return Reading("first", (measured("width", 16), measured("deep_width", True)))
+
+    started = Path(paths.run, "started")
+
+    def later(_node):
+        started.touch()
+        return Reading("second")
+
+    deep = [Reader("first", read, 20, is_deep=True), Reader("second", later, 20, is_deep=True)]
+    saved = make(paths, *deep, is_deep=True)
+    assert set(saved.round.errors) == {"first", "second"}
+    assert not started.exists()
+    assert f"deep_width@gpu:{GPU.name}" not in names(saved)
+    assert "width" not in saved.checks or saved.checks["width"].passed == 0
+
+
+def test_light_rounds_go_on_while_a_deep_one_runs(paths):
+    make(paths)
+    round.change(paths, lambda condition, now: drained(condition, "test", "ada", now), at(0))
+
+    def read(_node):
+        # Another process's rounds: this one holds the lock of deep rounds.
+        make(paths, finding(measured("pending", True), name="light"))
+        with raises(RoundError, "another round"):
+            make(paths, Reader("deep", read, 20, is_deep=True), is_deep=True)
+        return Reading("deep", (measured("deep_width", False),))
+
+    saved = make(paths, Reader("deep", read, 20, is_deep=True), is_deep=True)
+    assert saved.round.errors == {}
+    assert names(saved) == [f"pending@gpu:{GPU.name}"]
+    assert saved.checks["deep_width"].passed == 1
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_a_round_keeps_what_another_kind_of_round_left_behind_meanwhile(paths, is_deep):
+    make(paths)
+    round.change(paths, lambda condition, now: drained(condition, "test", "ada", now), at(0))
+    other = state.Left("other", os.getpid(), "python", 1, state.moment())
+
+    def read(_node):
+        saved = state.read(paths.state)
+        state.save(replace(saved, left=(other,)), paths.state)
+        return Reading("reader", (measured("deep_width", False),))
+
+    assert make(paths, Reader("reader", read, 20, is_deep=is_deep), is_deep=is_deep).left == (other,)
 
 
 @pytest.mark.parametrize("second", ["crashes", "not measured", "passes over it"])

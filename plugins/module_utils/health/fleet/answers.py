@@ -52,6 +52,7 @@ class Answer:
     maintenance: str = ""  # a person's reason
     names: dict[str, str] = field(default_factory=dict)  # of places: {"gpu 0000:4b:00.0": "GPU 4"}
     values: dict[str, dict[str, float]] = field(default_factory=dict)  # by check and place
+    now_unix_s: float = 0.0  # by the node's clock, when it answered
 
 
 def read(result: Any) -> Answer:
@@ -95,6 +96,7 @@ def of_state(state: states.State, expected: Expected | None, now: Moment, step_t
         maintenance=_said(condition.maintenance),
         names=names,
         values=values,
+        now_unix_s=now.unix_s,
     )
 
 

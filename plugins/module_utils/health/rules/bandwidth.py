@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.measuring_tools import (
     ALL_REDUCE,
     BETWEEN_GPUS,
@@ -39,7 +41,10 @@ def _accepted(test: str) -> Limit:
 
     def limit(expected: Expected, place: Place) -> float | None:
         rate = expected.accepted.get(f"{test} {place.name}".rstrip()) if place.kind in ("gpu", "node") else None
-        return None if rate is None else ACCEPTED_SHARE * rate
+        if rate is None:
+            return None
+        # A rate of 0 would let all pass: it is no limit.
+        return ACCEPTED_SHARE * rate if rate > 0 else math.nan
 
     return limit
 

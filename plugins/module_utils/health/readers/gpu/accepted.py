@@ -8,6 +8,7 @@ Rails need a second node: accept.yml measures them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -49,7 +50,6 @@ def read_copies(node: Node) -> Reading:
     program = _program(node, NVBANDWIDTH)
     if not gpus(node.expected) or not program:
         return Reading(NVBANDWIDTH)
-    jobs.refuse(node)
     output, speeds = _watched(node, (program, *COPIES))
     try:
         report = measuring_tools.copies(output)
@@ -57,7 +57,7 @@ def read_copies(node: Node) -> Reading:
         raise NotMeasuredError(f"{NVBANDWIDTH}: {error.cause}") from error
     if not report.copies:
         raise NotMeasuredError(f"{NVBANDWIDTH} made no copy: {', '.join(report.waived) or 'no test'}")
-    return Reading(NVBANDWIDTH, (*_rates(report), *_speeds(node, report.gpus, speeds)))
+    return Reading(NVBANDWIDTH, (*_rates(node, report), *_between(node, report), *_speeds(node, report, speeds)))
 
 
 def read_collective(node: Node) -> Reading:
@@ -65,7 +65,6 @@ def read_collective(node: Node) -> Reading:
     program = _program(node, ALL_REDUCE)
     if not gpus(node.expected) or not program or ALL_REDUCE not in node.expected.accepted:
         return Reading(ALL_REDUCE)
-    jobs.refuse(node)
     output = _output(node, (program, *COLLECTIVE, str(len(gpus(node.expected)))))
     try:
         rate = measuring_tools.nccl_bus_gb_per_s(output)
@@ -80,25 +79,48 @@ def _program(node: Node, name: str) -> str:
 
 
 def _output(node: Node, argv: tuple[str, ...]) -> str:
-    ran = node.run(argv, TIMEOUT_S)
+    ran = jobs.alone(node, argv, TIMEOUT_S)
     if ran.rc:
-        raise NotMeasuredError(f"{argv[0]} ended with {ran.rc}: {clean(ran.stderr or ran.stdout):.200}")
+        raise NotMeasuredError(f"{argv[0]} ended with {ran.rc}: {clean((ran.stderr or ran.stdout)[-200:])}")
     return ran.stdout
 
 
-def _rates(report: Copies) -> Iterator[Measurement]:
-    """Return the rate of each GPU's copies, and of the slowest pair of GPUs."""
-    pairs = []
-    for copy in report.copies:
-        if copy.test in (TO_GPU, FROM_GPU) and copy.column < len(report.gpus):
-            place = Place("gpu", report.gpus[copy.column])
-            yield Measurement(DEEP[copy.test][0], place, copy.gb_per_s, f"{NVBANDWIDTH}: {copy.test}")
-        elif copy.test == BETWEEN_GPUS and max(copy.row, copy.column) < len(report.gpus):
-            pairs.append(copy)
-    if pairs:
-        worst = min(pairs, key=lambda copy: copy.gb_per_s)
-        source = f"{NVBANDWIDTH}: {BETWEEN_GPUS}, {report.gpus[worst.row]} and {report.gpus[worst.column]}"
-        yield Measurement(DEEP[BETWEEN_GPUS][0], Place("node"), worst.gb_per_s, source)
+def _rates(node: Node, report: Copies) -> Iterator[Measurement]:
+    """Return the rate of each GPU's copies, none with the reason for one that was not copied to or from."""
+    for test in (TO_GPU, FROM_GPU):
+        rates = {
+            report.gpus[copy.column]: copy.gb_per_s
+            for copy in report.copies
+            if copy.test == test and copy.column < len(report.gpus)
+        }
+        for address in sorted({*rates, *(gpu.address for gpu in gpus(node.expected))}):
+            reason = "" if address in rates else _omitted(report, test)
+            yield Measurement(
+                DEEP[test][0], Place("gpu", address), rates.get(address), f"{NVBANDWIDTH}: {test}", reason
+            )
+
+
+def _between(node: Node, report: Copies) -> Iterator[Measurement]:
+    """Return the rate of the slowest pair of GPUs, none with the reason if a pair of planned ones was not copied."""
+    pairs = {
+        (report.gpus[copy.row], report.gpus[copy.column]): copy.gb_per_s
+        for copy in report.copies
+        if copy.test == BETWEEN_GPUS and max(copy.row, copy.column) < len(report.gpus)
+    }
+    planned = sorted({gpu.address for gpu in gpus(node.expected)})
+    missing = [pair for pair in itertools.permutations(planned, 2) if pair not in pairs]
+    check, place = DEEP[BETWEEN_GPUS][0], Place("node")
+    if missing:
+        reason = f"{_omitted(report, BETWEEN_GPUS)} from {missing[0][1]} to {missing[0][0]}"
+        yield Measurement(check, place, None, f"{NVBANDWIDTH}: {BETWEEN_GPUS}", reason)
+    elif pairs:
+        worst = min(pairs, key=lambda pair: pairs[pair])
+        yield Measurement(check, place, pairs[worst], f"{NVBANDWIDTH}: {BETWEEN_GPUS}, {worst[0]} and {worst[1]}")
+
+
+def _omitted(report: Copies, test: str) -> str:
+    """Return why a copy of a test is missing."""
+    return next((text for text in report.waived if text.startswith(f"{test} ")), "it made no copy")
 
 
 def _watched(node: Node, argv: tuple[str, ...]) -> tuple[str, dict[str, float]]:
@@ -128,10 +150,10 @@ def _links(node: Node) -> list[ExpectedDevice]:
     return [device for device in planned if pcie.gpus_of(node, device)]
 
 
-def _speeds(node: Node, copied: tuple[str, ...], speeds: Mapping[str, float]) -> Iterator[Measurement]:
+def _speeds(node: Node, report: Copies, speeds: Mapping[str, float]) -> Iterator[Measurement]:
     """Return the speed of each link to a GPU that took part in the copies."""
     for device in _links(node):
-        if set(pcie.gpus_of(node, device)) & set(copied):
+        if set(pcie.gpus_of(node, device)) & set(report.gpus):
             speed = speeds.get(device.address)
             reason = "" if speed else "its speed was not seen while nvbandwidth copied"
             source = f"{pcie.DEVICES}/{device.address}/current_link_speed while {NVBANDWIDTH} copied"

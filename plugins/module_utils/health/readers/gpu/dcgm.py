@@ -52,9 +52,8 @@ def read_diagnostic(node: Node) -> Reading:
     """Run DCGM's diagnostic, which needs the GPUs for itself: only on a drained node."""
     if not gpus(node.expected) or not os.path.exists(node.path(PROGRAM)):
         return Reading(DEEP_READER)
-    jobs.refuse(node)
+    ran = jobs.alone(node, ("dcgmi", "diag", "-r", str(LEVEL), "-j"), DEEP_TIMEOUT_S)
     addresses = entities(node.run(("dcgmi", "discovery", "-l"), TIMEOUT_S).stdout)
-    ran = node.run(("dcgmi", "diag", "-r", str(LEVEL), "-j"), DEEP_TIMEOUT_S)
     return Reading(DEEP_READER, parse_diagnostic(ran.stdout or ran.stderr, addresses))
 
 

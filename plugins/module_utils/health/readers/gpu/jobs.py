@@ -4,11 +4,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import clean
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu.nvidia_smi import ARGV, TIMEOUT_S, log
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError, Ran
 
 COMPUTES = "C"  # a process's type: "C", "C+G", or "M+C" of a client of MPS; "G" only draws
+
+
+def alone(node: Node, argv: Sequence[str], timeout_s: float) -> Ran:
+    """Run a program that needs the GPUs for itself. Raises NotMeasuredError if a job used one before or after it."""
+    refuse(node)
+    ran = node.run(argv, timeout_s)
+    refuse(node)
+    return ran
 
 
 def refuse(node: Node) -> None:

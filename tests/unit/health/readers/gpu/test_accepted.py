@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import yaml
 from gpu_readings import FIRST, SECOND, Verdicts, expected, gpu, report, write
 from messages import raises
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import process
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import (
     FAIL,
     NOT_MEASURED,
@@ -20,8 +23,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
     ExpectedDevice,
     Place,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu import accepted
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError, Ran
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import (
+    Node,
+    NotMeasuredError,
+    Ran,
+    run,
+)
 
 ROOT = Path(__file__).parents[5]
 PORT, NIC = "0000:19:01.0", "0000:20:00.0"
@@ -135,6 +144,101 @@ def test_a_gpu_that_nvbandwidth_does_not_list_is_not_measured(tmp_path):
     assert verdicts.faults() == set()
     for check in ("nvbandwidth_to_gpu", "nvbandwidth_from_gpu", "pcie_speed"):
         assert verdicts.results[check, Place("gpu", SECOND)].verdict == NOT_MEASURED
+
+
+TO, FROM, BETWEEN = (accepted.DEEP[test][0] for test in (accepted.TO_GPU, accepted.FROM_GPU, accepted.BETWEEN_GPUS))
+
+
+def changed(root, change, plan=PLAN):
+    """Return the verdicts on nvbandwidth's report after a change of its tests by name."""
+    document = json.loads(printed.nvbandwidth([FIRST, SECOND], [55.0, 55.0]))
+    change({test["name"]: test for test in document["nvbandwidth"]["testcases"]}, document["nvbandwidth"])
+    node = drained(root, plan, **{"/opt/nvbandwidth/nvbandwidth": Ran(0, json.dumps(document), "")})
+    return Verdicts(accepted.read_copies(node), plan)
+
+
+def test_a_test_that_did_not_run_is_not_measured_with_its_status(tmp_path):
+    def fail(tests, _report):
+        tests["host_to_device_memcpy_ce"]["status"] = "Error in line 7"
+
+    verdicts = changed(tmp_path, fail)
+    for address in (FIRST, SECOND):
+        result = verdicts.results[TO, Place("gpu", address)]
+        assert (result.verdict, "Error in line 7" in result.reason) == (NOT_MEASURED, True)
+    assert verdicts.results[FROM, Place("gpu", FIRST)].verdict == PASS
+
+
+def _without_a_pair(tests, _report):
+    tests["device_to_device_memcpy_read_ce"]["bandwidth_matrix"][0][1] = "N/A"
+
+
+def _with_a_pair_of_0(tests, _report):
+    tests["device_to_device_memcpy_read_ce"]["bandwidth_matrix"][1][0] = "0.00"
+
+
+def _without_a_row(tests, _report):
+    del tests["device_to_device_memcpy_read_ce"]["bandwidth_matrix"][1]
+
+
+def _waived(tests, _report):
+    tests["device_to_device_memcpy_read_ce"]["status"] = "Waived"
+
+
+def _without_a_gpu(tests, report):
+    del report["GPU Device list"][1]
+    tests["device_to_device_memcpy_read_ce"]["bandwidth_matrix"] = [["N/A"]]
+
+
+@pytest.mark.parametrize("change", [_without_a_pair, _with_a_pair_of_0, _without_a_row, _waived, _without_a_gpu])
+def test_the_slowest_pair_is_not_known_while_a_pair_is_missing(tmp_path, change):
+    result = changed(tmp_path, change).results[BETWEEN, Place("node")]
+    assert (result.verdict, bool(result.reason)) == (NOT_MEASURED, True)
+
+
+def test_a_gpu_that_nobody_planned_is_no_fault(tmp_path):
+    plan = replace(PLAN, devices=PLAN.devices[:1])
+    assert copies(tmp_path, plan=plan).faults() == set()
+
+
+@pytest.mark.parametrize("rate", [0.0, -5.0, float("nan"), float("inf")])
+def test_an_acceptance_that_is_no_rate_is_no_limit(tmp_path, rate):
+    plan = replace(PLAN, accepted=dict.fromkeys(RATES, rate))
+    verdicts = Verdicts(accepted.read_copies(drained(tmp_path, plan=plan)), plan)
+    verdicts.results.update(Verdicts(accepted.read_collective(drained(tmp_path, plan=plan)), plan).results)
+    for key in ((TO, Place("gpu", FIRST)), (BETWEEN, Place("node")), ("all_reduce_perf", Place("node"))):
+        assert (verdicts.results[key].verdict, bool(verdicts.results[key].reason)) == (NOT_MEASURED, True)
+
+
+# A program that misbehaves, and what the reason names.
+BAD_PROGRAMS = {
+    "hangs": ("sleep 60", "no answer"),
+    "leaves a child that holds its output": ("sleep 60 &", "no answer"),
+    "is killed": ("kill -9 $$", "-9"),
+    "is killed in the middle": ("printf '{\"nvbandwidth\": {'; kill -11 $$", "-11"),
+    "succeeds with an error": ("echo 'CUDA error: all CUDA-capable devices are busy' >&2", "nvbandwidth"),
+    "says nothing": ("true", "nvbandwidth"),
+    "prints without end": ("yes 1234567890", "MiB"),
+    "prints rubbish": ("head -c 100000 /dev/urandom", "nvbandwidth"),
+    "speaks another language": ('echo \'{"nvbandwidth": {"Fehler": "kein Gerät"}}\'', "nvbandwidth"),
+    "cannot be run": ("", "Permission denied"),
+}
+
+
+@pytest.mark.parametrize(("script", "reason"), BAD_PROGRAMS.values(), ids=BAD_PROGRAMS)
+def test_a_program_that_misbehaves_is_not_measured(tmp_path, monkeypatch, script, reason):
+    monkeypatch.setattr(accepted, "TIMEOUT_S", 1.0)
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755 if script else 0o644)
+    node = drained(tmp_path)
+
+    def ran(argv, timeout_s):
+        return node.run(argv, timeout_s) if argv[0] == "nvidia-smi" else run((str(program), *argv[1:]), timeout_s)
+
+    reader = Reader("nvbandwidth", accepted.read_copies, 15, is_deep=True)
+    (outcome,) = process.read_all([reader], lambda _reader: replace(node, run=ran))
+    assert (outcome.reading.measurements, outcome.alive) == ((), ())
+    assert reason in outcome.reading.error
 
 
 def test_a_speed_that_was_not_seen_during_the_copies_is_not_measured(tmp_path):

@@ -10,7 +10,7 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.measuring_tools import ALL_REDUCE
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu import jobs
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.node import Node, NotMeasuredError, Ran
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.table import READERS
 
 
@@ -47,3 +47,17 @@ def test_no_deep_check_runs_beside_a_job(tmp_path, reader, answer):
     with raises(NotMeasuredError):
         reader.read(Node(plan, str(tmp_path), run=run))
     assert asked == ["nvidia-smi"]
+
+
+@pytest.mark.parametrize("reader", [reader for reader in READERS if reader.is_deep], ids=lambda reader: reader.name)
+def test_a_job_that_began_meanwhile_makes_the_result_worthless(tmp_path, reader):
+    plan = expected(FIRST, SECOND, accepted={ALL_REDUCE: 470.0})
+    for program in ("dcgmi", "nvbandwidth", "all_reduce_perf"):
+        write(tmp_path, f"/usr/bin/{program}", "")
+    reports = [report(gpu()), report(process("C"))]
+
+    def run(argv, _timeout_s):
+        return Ran(0, reports.pop(0) if argv[0] == "nvidia-smi" else "", "")
+
+    with raises(NotMeasuredError, "675"):
+        reader.read(Node(plan, str(tmp_path), run=run))
