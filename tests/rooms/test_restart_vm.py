@@ -82,6 +82,7 @@ class Servers(Rooms):
             python=sys.executable,
             vm_shared_paths=[SHARED],
             gpu_vm_keep_host_off_pinned_cpus=False,
+            gpu_vm_places=f"{folder}/vms",
         )
         openssl = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=bmc"
         openssl += f" -addext subjectAltName=IP:127.0.0.1 -keyout {folder}/bmc.key -out {folder}/bmc.pem"
@@ -181,3 +182,7 @@ def test_it_starts_on_the_other_server_and_a_second_run_changes_nothing(servers)
     status, output = servers.restart()
     assert status == 0, output
     assert servers.changed(output)["gpu5"] == 0
+    # The inventory still has it on gpu1, which is not reached for this.
+    status, output = servers.play(str(servers.folder / "role.json"))
+    assert status != 0
+    assert "it runs on gpu5" in output

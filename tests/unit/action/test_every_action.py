@@ -16,6 +16,7 @@ WITHOUT_CONNECTION = (
     "cabling_check",
     "fleet_look",
     "gateway_run",
+    "gpu_vm_place",
     "ib_fabric_health",
     "ib_fabric_proof",
     "ib_plan",
@@ -39,6 +40,7 @@ IN_BACKGROUND = ("node_image", "vsphere_gpu_vm", "vsphere_host_passthrough")  # 
 UNSUPPORTED = "Unsupported parameters for (None) module: nonesuch."
 REFUSED = {
     "cabling_check": "missing required arguments: read",
+    "gpu_vm_place": "missing required arguments: path, server, vms",
     "fleet_look": "missing required arguments: path, proofs",
     "gateway_run": "missing required arguments: folder, gateways, inventory, playbook",
     "guest_answers": "missing required arguments: hypervisor",

@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair import cases
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair import log as repair_log
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import place
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "tests/formats"
@@ -82,6 +83,10 @@ READERS = {
         lambda state: (
             (state.readings["gpu-1"].drain, state.shown["gpu-1"]["health"]) == ("riser (ada)", "ok: no fault")
         ),
+    ),
+    "fleet/vm_place-1.json": (
+        lambda text: place.check("train-01", "gpu5", text, "train-01.json"),
+        lambda refusal: refusal is None,
     ),
     "gateway_run-1.json": (gateway_run, lambda resumed: resumed[1] == ["gpu-2"]),
 }
