@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.validation import check_type_list
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
@@ -18,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet import answers
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair import guards
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.cases import cases_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.decide import decide
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.errors import RepairError
@@ -126,12 +129,15 @@ class ActionModule(ActionBase):
         self, log: LogFile, arguments: dict[str, Any], services: Mapping[str, NodeService], hostvars: Mapping[str, Any]
     ) -> list[RepairLine]:
         now_s = time.time()
+        nodes = {
+            name: _node(name, hostvars[name], services.get(name), arguments["proofs"]) for name in arguments["nodes"]
+        }
         settings = _settings(arguments["settings"], arguments["scheduler"] != NONE)
         since_s = now_s - settings.window_s
         words = repaired(cases_of(log.lines, since_s), arguments["repaired"], now_s)
         watched = next((line.nodes for line in reversed(log.lines) if line.step == WATCH), 0)
         world = RepairWorld(
-            {name: _node(name, hostvars[name], services.get(name), arguments["proofs"]) for name in arguments["nodes"]},
+            nodes,
             cases_of([*log.lines, *words], since_s),
             settings,
             now_s,
@@ -140,6 +146,16 @@ class ActionModule(ActionBase):
             arguments["can_swap"],
             arguments["ends_only"],
         )
+        wrong = guards.wrong_clock(world, log.lines)
+        if wrong:
+            raise RepairError(wrong, "correct the clock, or the times in the log", subject="the controller's clock")
+        kinds = sorted({kind for node in nodes.values() for kind in node.domains})
+        unknown = sorted(set(settings.domain_most_out) - set(kinds))
+        if unknown:
+            cause = f"no node has a {unknown[0]!r:.60}; nodes have: {', '.join(kinds) or 'none'}"
+            raise RepairError(
+                cause, "correct the name, or set node_repair_domains", subject="node_repair_domain_most_out"
+            )
         return [*words, *decide(world)]
 
 
@@ -165,8 +181,11 @@ def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, 
     groups = variables.get("group_names") or []
     boots_image = "nodes" in groups and bool(variables.get("node_boot_mac"))
     # The boot of an image makes its own proof, or fails.
-    proved = () if boots_image else (f"{name}.json",)
-    accepted = (f"acceptance-{name}.json",) if variables.get("node_repair_accept", True) else ()
+    needed = [] if boots_image else [(f"{name}.json",)]
+    # The role has checked their types, but converted them only for itself.
+    if boolean(variables.get("node_repair_accept", True)):
+        # An acceptance after a repair does not replace the first, with which it was compared.
+        needed.append((f"acceptance-{name}.json", f"repaired/acceptance-{name}.json"))
     return RepairNode(
         name,
         None if read is None else answers.read(read),
@@ -175,13 +194,13 @@ def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, 
         is_spare=any(variables.get(one) is True for one in ("site_spare", "node_boot_spare")),
         is_guest="gpu_guests" in groups,
         boots_image=boots_image,
-        resets=tuple(variables.get("node_repair_resets") or ("gpu",)),
-        domains=dict(_domains(variables)),
-        proofs=tuple(_proofs(proofs, (*proved, *accepted))),
+        resets=tuple(check_type_list(variables.get("node_repair_resets", ["gpu"]))),
+        domains=dict(_domains(name, variables)),
+        proofs=tuple(_proofs(proofs, needed)),
     )
 
 
-def _domains(variables: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _domains(name: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield what nodes have in common: the blueprint's rack and switches, and what the inventory declares."""
     if variables.get("site_rack"):
         yield "rack", (str(variables["site_rack"]),)
@@ -189,19 +208,25 @@ def _domains(variables: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...
     switches = {str(port.get("peer", "")).partition(" ")[0] for port in ports.values() if isinstance(port, Mapping)}
     if switches - {""}:
         yield "switch", tuple(sorted(switches - {""}))
-    declared = variables.get("node_repair_domains") or {}
-    if not isinstance(declared, Mapping):
-        raise RepairError("not a dictionary", "write {feed: [A]}", subject="node_repair_domains")
-    for kind, names in declared.items():
-        yield str(kind), tuple(map(str, [names] if isinstance(names, str) else names))
+    declared = Settings(RepairError, f"{name}: node_repair_domains", variables.get("node_repair_domains") or {})
+    for kind in declared.data:
+        yield str(kind), tuple(declared.required(kind, _names))
 
 
-def _proofs(folder: str, names: Iterable[str]) -> Iterator[NodeProof]:
-    for name in names:
-        path = os.path.join(folder, name)
-        text = files.read(path)
-        if text is not None:
-            yield proof_of(name, text, os.stat(path).st_mtime)
+def _names(value: Any) -> list[str]:
+    return [values.text(value)] if isinstance(value, str) else list(values.texts(value))
+
+
+def _proofs(folder: str, needed: Iterable[Iterable[str]]) -> Iterator[NodeProof]:
+    """Yield the newest of the files of each proof, if there is one."""
+    for names in needed:
+        paths = [os.path.join(folder, name) for name in names]
+        proofs = [(os.stat(path).st_mtime, path) for path in paths if os.path.exists(path)]
+        if proofs:
+            at_s, path = max(proofs)
+            text = files.read(path)
+            if text is not None:
+                yield proof_of(os.path.basename(path), text, at_s)
 
 
 def _command(scheduler: Scheduler, line: RepairLine, before: str) -> list[str]:

@@ -36,6 +36,7 @@ class RepairCase:
     changed_s: float = 0.0  # when a step or a person has changed the node last, or our drain began
     last: RepairLine | None = None
     shown: RepairLine | None = None
+    closed_s: float = 0.0  # when its last repair ended
     left: str = ""  # the fault with which a person returned it to service
     attempts: Counter[tuple[str, str]] = field(default_factory=Counter)  # by fault and step
     is_unknown: bool = False  # the outcome of a step is not known, and nobody has proved the node since
@@ -53,6 +54,7 @@ class RepairCase:
             self.left = ""
         elif line.step == CLOSE or (line.step == RETURN and line.result == DONE):
             self._close()
+            self.closed_s = line.at_s
             self.left = line.fault if line.result == LEFT else ""
         elif line.result in IDLE:
             return

@@ -8,7 +8,7 @@ only lines with the result "begun" are carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.answers import Complaint
@@ -65,7 +65,15 @@ def decide(world: RepairWorld) -> list[RepairLine]:
     for node in sorted(world.nodes.values(), key=_rank):
         if world.only is None or node.name in world.only:
             lines += run.node(node)
-    return lines
+    return [*lines, *_forgotten(world)]
+
+
+def _forgotten(world: RepairWorld) -> Iterator[RepairLine]:
+    """Yield a line for each node in repair that the inventory does not have any more."""
+    for name, case in sorted(world.cases.items()):
+        if case.is_open and name not in world.nodes and case.shown and case.shown.result != LEFT:
+            reason = "the inventory does not have it any more; its drain stays"
+            yield RepairLine(stamp(world.now_s), name, case.fault, "", "", DRAIN, LEFT, reason)
 
 
 def _rank(node: RepairNode) -> tuple[int, str]:
@@ -85,6 +93,9 @@ class _Run:
         """Return a node's lines: whether its fault came or went, and what is done."""
         case = self.world.case(node.name)
         made = _NodeLines(self.world, node, case)
+        if node.answer and not case.is_open and node.asked_s < case.closed_s:
+            # Another run has returned it since it was asked.
+            return []
         fault = node.fault
         if fault and not case.fault and not node.word:
             made.add(FAULT, FOUND)
@@ -132,6 +143,8 @@ class _Run:
         elif last.step == DRAIN and last.result != DONE and not node.drained:
             # A drain may be repeated.
             self._drain(node, made)
+        elif last.step not in REPAIRS and guards.not_listed(self.world, node):
+            made.add(last.step, WAITS, guards.not_listed(self.world, node))
         elif _is_back(node, last):
             # Also our own return, of a run that was killed before it could say so.
             is_ours = last.step == RETURN
@@ -141,10 +154,16 @@ class _Run:
         elif last.step == PERSON and last.result in (BEGUN, UNKNOWN):
             made.add(PERSON, BEGUN, last.reason)
         elif last.step in REPAIRS and last.result == BEGUN:
-            if self.world.now_s - last.at_s > self.world.settings.boot_s:
+            if not self._is_in_work(last):
                 made.add(last.step, UNKNOWN, "the run that began it has not said how it ended", fault=last.fault)
+        elif (last.step, last.result) == (PROVE, BEGUN) and self._is_in_work(last):
+            made.add(PROVE, WAITS, "another run proves it")
         else:
             self._after(node, case, last, made)
+
+    def _is_in_work(self, last: RepairLine) -> bool:
+        """Return True if a run may still carry out the step."""
+        return self.world.now_s - last.at_s <= self.world.settings.boot_s
 
     def _after(self, node: RepairNode, case: RepairCase, last: RepairLine, made: _NodeLines) -> None:
         """Go on after a step that has ended, or whose outcome is not known."""

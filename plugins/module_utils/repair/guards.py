@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
-from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log import DONE
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log import DONE, RepairLine, stamp
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import PERSON
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.world import RepairNode, RepairWorld, name_of
+
+# Clocks of nodes and controllers that are not slewed to the same time within so many seconds are wrong.
+CLOCK_S = 300.0
 
 
 def site_fault(world: RepairWorld) -> str:
@@ -53,6 +56,23 @@ def _together(times: dict[str, float], within_s: float) -> list[str]:
     return sorted(most)
 
 
+def wrong_clock(world: RepairWorld, lines: Sequence[RepairLine]) -> str:
+    """Return why the controller's clock is not to be trusted: budgets, windows and the time of jobs depend on it."""
+    latest_s = max((line.at_s for line in lines), default=0.0)
+    if latest_s > world.now_s + CLOCK_S:
+        return f"the log has a line of {stamp(latest_s)}, which is in the future"
+    clocks = [
+        (node.answer.now_unix_s, node.asked_s)
+        for node in world.nodes.values()
+        if node.answer and node.answer.now_unix_s
+    ]
+    early = sum(at_s < asked_s - CLOCK_S for at_s, asked_s in clocks)
+    late = sum(at_s > world.now_s + CLOCK_S for at_s, _asked_s in clocks)
+    if max(early, late) * 2 > len(clocks):
+        return f"the clocks of {max(early, late)} of {len(clocks)} nodes are more than {CLOCK_S:.0f} s from it"
+    return ""
+
+
 def not_listed(world: RepairWorld, node: RepairNode) -> str:
     """Return why it is not known whether the node, and which of the others, take jobs."""
     if world.settings.has_scheduler and node.service is None:
@@ -68,7 +88,7 @@ def left(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
     others = [each for each in world.nodes.values() if not each.is_spare]
     serving = sum(each.serves for each in others if each.name not in gone)
     reserve = [each for each in world.nodes.values() if each.is_spare and each.name not in gone]
-    spares = sum(is_fit_spare(each) or each.serves for each in reserve)
+    spares = sum(is_fit_spare(each) or (each.service is not None and each.serves) for each in reserve)
     needed = len(others) - len(others) * world.settings.most_out // 100
     if serving + spares >= needed:
         return ""

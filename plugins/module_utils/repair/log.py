@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import store
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import clean
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.errors import RepairError
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import DRAIN, PERSON, PROVE, REPAIRS, RETURN
 
 FORMAT = "sailloft-repair-log/1"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -28,6 +29,8 @@ FOUND, GONE = "found", "gone"
 BEGUN, DONE, FAILED, UNKNOWN = "begun", "done", "failed", "unknown"
 HELD, NOT_HELD, REPAIRED = "held", "not held", "repaired by a person"
 REFUSED, WAITS, LEFT, REPORTED = "refused", "waits", "left to a person", "reported"
+STEPS = ("", FAULT, WATCH, REPORT, CLOSE, *REPAIRS, DRAIN, PROVE, RETURN, PERSON)
+RESULTS = ("", FOUND, GONE, BEGUN, DONE, FAILED, UNKNOWN, HELD, NOT_HELD, REPAIRED, REFUSED, WAITS, LEFT, REPORTED)
 # Decisions that change nothing; one is written again only if it differs from the node's last line.
 IDLE = (REFUSED, WAITS, LEFT, REPORTED)
 
@@ -80,6 +83,8 @@ def parse(text: bytes, path: str) -> list[RepairLine]:
             line: RepairLine = stored.load(RepairLine, json.loads(row), FORMAT, "line of repairs", "restore the file")
             lines.append(line)
             time.strptime(line.time, TIME)
+            if line.step not in STEPS or line.result not in RESULTS:
+                raise ValueError(f"{line.step!r:.40}, {line.result!r:.40} are no step and result of this version")
         except StoredError as error:
             raise _unreadable(path, number, error.cause) from error
         except (ValueError, RecursionError) as error:

@@ -35,11 +35,16 @@ class LogFile:
         # A part of a line that a killed run left is no decision.
         os.ftruncate(self._handle, self._bytes)
         data = dump(new).encode()
-        while data:
-            written = os.write(self._handle, data)
-            data = data[written:]
-            self._bytes += written
-        os.fsync(self._handle)
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._handle, data[written:])
+            os.fsync(self._handle)
+        except OSError:
+            # Nothing of it is carried out, as on a full disk: the first lines must not say that it was begun.
+            os.ftruncate(self._handle, self._bytes)
+            raise
+        self._bytes += written
         self.lines += new
 
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import REPAIR_PREFIX
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.verdict import SLURM_PREFIX
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.errors import RepairError
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.errors import SchedulerError
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import read_nodes
 
-OURS = "sailloft-repair: "
+OURS = f"{REPAIR_PREFIX} "
 # The reasons of this collection's other programs: the node's own health check, the gate of new nodes, and spares.
 AUTOMATIC = (OURS, SLURM_PREFIX, "sailloft-gate:", "sailloft-spare:")
 RESERVE = "sailloft-spare:"
@@ -26,6 +27,7 @@ ANNOTATION = "sailloft.io/repair"
 # Reasons with which Slurm itself takes a node out that does not answer (slurmctld/ping_nodes.c, node_mgr.c).
 OF_SLURM = ("Not responding", "Node unexpectedly rebooted")
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
+_MAINTAINED = {"MAINT", "MAINTENANCE"}  # a reservation with FLAGS=MAINT has begun
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class NodeService:
     reason: str = ""  # why
     is_busy: bool | None = None
     is_absent: bool = False  # it does not answer
+    is_maintained: bool = False  # by a plan of the scheduler
 
     @property
     def is_ours(self) -> bool:
@@ -50,6 +53,8 @@ class NodeService:
     @property
     def word(self) -> str:
         """The reason of somebody else who took it out; "" for none."""
+        if self.is_maintained:
+            return "maintenance in the scheduler"
         is_automatic = self.reason.startswith((*AUTOMATIC, *(OF_SLURM if self.is_absent else ())))
         return "" if not self.is_out or is_automatic else self.reason or "out of service without a reason"
 
@@ -70,7 +75,13 @@ def _slurm(text: str) -> dict[str, NodeService]:
     except SchedulerError as error:
         raise RepairError(error.cause, error.remedy) from error
     return {
-        name: NodeService(node.is_out, node.reason, not node.states.isdisjoint(_BUSY), node.is_absent)
+        name: NodeService(
+            node.is_out,
+            node.reason,
+            not node.states.isdisjoint(_BUSY),
+            node.is_absent,
+            not node.states.isdisjoint(_MAINTAINED),
+        )
         for name, node in nodes.items()
     }
 
@@ -85,7 +96,13 @@ def _slurm_restore(node: str, before: str) -> list[str]:
 
 
 def _kubernetes(text: str) -> dict[str, NodeService]:
-    items = _json(text).get("items", [])
+    try:
+        return _kubernetes_nodes(_json(text)["items"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RepairError(f"the listing of nodes is not kubectl's: {error!r:.80}", "run it by hand") from error
+
+
+def _kubernetes_nodes(items: Sequence[Any]) -> dict[str, NodeService]:
     busy = {each["spec"].get("nodeName") for each in items if each.get("kind") == "Pod" and _is_job(each)}
     nodes = {}
     for each in items:
@@ -113,7 +130,7 @@ def _lsf(text: str) -> dict[str, NodeService]:
     """Read ``bhosts -l``: a host's block begins with HOST; its second line of STATUS has state and numbers of jobs."""
     nodes = {}
     for block in re.split(r"(?m)^HOST\s+", text)[1:]:
-        name = block.split(None, 1)[0]
+        name = block.partition("\n")[0].strip()
         row = re.search(r"(?m)^STATUS\s.*\n(\S+)\s+(.*)$", block)
         titles = re.search(r"(?m)^STATUS\s+(.*)$", block)
         if row is None or titles is None:
@@ -174,7 +191,7 @@ SCHEDULERS: dict[str, Scheduler] = {
         (),
         lambda _text: {},
         lambda _node, reason: ["sailloft-health", "drain", "--reason", reason],
-        lambda _node, _before: ["sailloft-health", "undrain"],
+        lambda _node, _before: ["sailloft-health", "undrain", "--only", REPAIR_PREFIX],
     ),
 }
 

@@ -116,9 +116,10 @@ class RepairNode:
     def serves(self) -> bool:
         """True if it takes jobs; not where nobody knows."""
         if self.service:
-            return not self.service.is_out and not self.service.is_absent
+            return not (self.service.is_out or self.service.is_absent or self.service.is_maintained)
+        # Without a scheduler nothing keeps jobs from a node with a fault.
         answer = self.answer
-        return not (self.unknown or self.fault or (answer and (answer.drain or answer.maintenance)))
+        return not (self.unknown or (answer and (answer.drain or answer.maintenance)))
 
     @property
     def round_s(self) -> float:

@@ -17,6 +17,8 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.errors import SchedulerError
 
 DAY_S, HOUR_S = 86400.0, 3600.0
+# Numbers from here on are mistakes: of nodes, gigabytes, their rate, failures and seconds.
+MOST = 1e15
 # Published failures of jobs per 1000 node-days of 8 GPUs. Meta's Llama 3 (arXiv 2407.21783, table 5): 419 in 54 days of
 # 2048 nodes. Meta's RSC-1 (arXiv 2410.21680): 6.5.
 PUBLISHED = {"llama_3": 419 / (2048 * 54) * 1000, "meta_rsc_1": 6.5}
@@ -62,9 +64,15 @@ def failure_rate(failures: int | None, node_days: float | None, published: str) 
         raise SchedulerError(f"no rate {published!r} is published", f"use {' or '.join(PUBLISHED)}", subject=subject)
     if failures is None or node_days is None:
         return PUBLISHED[published]
-    if isinstance(node_days, bool) or not isinstance(node_days, (int, float)) or node_days <= 0:
-        raise SchedulerError(f"node_days: {node_days!r} is not valid", "use a number above 0", subject=subject)
+    _check({"node_days": node_days})
     return failures / node_days * 1000
+
+
+def _check(given: Mapping[str, object], least: float = 1 / MOST) -> None:
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < MOST:
+            remedy = f"use a number from {least:g} to {MOST:g}"
+            raise SchedulerError(f"{name}: {value!r} is not valid", remedy, subject="checkpoint_interval")
 
 
 def report_line(nodes: int, given: Mapping[str, Any]) -> str:
@@ -102,11 +110,8 @@ def advise(
         "write_gb_s": write_gb_s,
         "failures per 1000 node-days": rate_per_1000_node_days,
     }
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            raise SchedulerError(
-                f"{name}: {value!r} is not valid", "use a number above 0", subject="checkpoint_interval"
-            )
+    _check(given)
+    _check({"restart_s": restart_s, "repair_s": repair_s}, least=0.0)
     mtbf_s = 1000 / (nodes * rate_per_1000_node_days) * DAY_S
     job = CheckpointedJob(mtbf_s, checkpoint_gb / write_gb_s, restart_s)
     interval_s = daly_s(job)

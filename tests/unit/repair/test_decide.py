@@ -245,3 +245,49 @@ def test_a_case_does_not_get_back_what_was_before_an_earlier_one():
     spare.service, spare.fault = NodeService(True, "sailloft-repair: ?", False), complaint()
     fleet.run()
     assert fleet.world().case("sick").before == ""
+
+
+def test_a_proof_that_another_run_makes_is_left_alone():
+    fleet = RepairedFleet({"sick": Machine(complaint(), "reset")})
+    with pytest.raises(KilledError):
+        fleet.run(6)
+    assert fleet.last("sick")[:2] == ("prove", "begun")
+    fleet.now_s += 600
+    fleet.run()
+    assert fleet.last("sick")[:2] == ("prove", "waits")
+    assert steps(fleet).count("prove") <= 1
+    fleet.now_s += 2 * HOUR_S
+    fleet.run()
+    assert steps(fleet)[-2:] == ["prove", "return"]
+
+
+def test_what_was_read_before_another_run_returned_the_node_counts_no_more():
+    fleet = RepairedFleet({"sick": Machine(complaint(), "reset")})
+    before = fleet.world().nodes
+    fleet.run()
+    assert fleet.last("sick")[:2] == ("return", "done")
+    assert decide(replace(fleet.world(), nodes=before)) == []
+
+
+def test_a_node_in_repair_that_left_the_inventory_is_named_once():
+    fleet = RepairedFleet({"sick": Machine(complaint("person"))})
+    fleet.run()
+    del fleet.machines["sick"]
+    for _run in range(2):
+        fleet.run()
+    left = [line for line in fleet.lines if line.node == "sick" and line.result == "left to a person"]
+    assert len(left) == 1
+
+
+def test_a_node_in_repair_that_the_scheduler_lists_no_more_is_not_back():
+    fleet = RepairedFleet({"sick": Machine(complaint("person"))})
+    fleet.run()
+    service, fleet.machines["sick"].service = fleet.machines["sick"].service, None
+    fleet.run()
+    assert fleet.last("sick")[1] == "waits"
+    fleet.machines["sick"].service = service
+    fleet.say("sick")
+    fleet.machines["sick"].fault = None
+    fleet.now_s += 90
+    fleet.run()
+    assert steps(fleet)[-2:] == ["prove", "return"]

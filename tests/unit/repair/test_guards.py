@@ -45,6 +45,7 @@ def both_ways(fleet, without, guard):
         Machine(complaint(), drain="field diagnostic (ada)"),
         Machine(complaint(), service=NodeService(True, "ticket 7", False)),
         Machine(complaint(), service=NodeService(True, "", False)),
+        Machine(complaint(), service=NodeService(False, "", False, is_maintained=True)),
         # Slurm's own words of a node that answers again may be a person's.
         Machine(complaint(), service=NodeService(True, "Not responding", False)),
     ],
@@ -105,6 +106,18 @@ def test_without_a_scheduler_nobody_says_that_a_node_is_free():
         fleet.run()
     assert steps(fleet) == ["drain"]
     assert fleet.last("sick") == ("reset", "waits", "nobody says whether jobs run there")
+
+
+def test_without_a_scheduler_no_more_nodes_are_drained_than_may_be_out():
+    names = [f"n{number}" for number in range(4)]
+    machines = {
+        name: Machine(complaint("reboot", f"xid_{number}", since_unix_s=START_S - number * 86400), service=None)
+        for number, name in enumerate(names)
+    }
+    fleet = RepairedFleet(machines, healthy=0, has_scheduler=False, most_out=25)
+    for _run in range(2):
+        fleet.run()
+    assert len({name for name, _step in fleet.steps}) == 1
 
 
 def test_a_node_that_the_scheduler_does_not_list_is_not_drained(without):

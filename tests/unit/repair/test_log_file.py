@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import astuple
 
 import pytest
 from messages import raises
@@ -53,7 +56,16 @@ def test_in_check_mode_nothing_is_made(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "row", ["{}", "nonsense", '{"format": "sailloft-repair-log/2"}', f'{{"format": "{FORMAT}", "time": "yesterday"}}']
+    "row",
+    [
+        "{}",
+        "nonsense",
+        '{"format": "sailloft-repair-log/2"}',
+        f'{{"format": "{FORMAT}", "time": "yesterday"}}',
+        f'{{"format": "{FORMAT}", "time": "2026-11-28T22:33:49Z", "step": "reboot", "result": "begum"}}',
+        f'{{"format": "{FORMAT}", "time": "2026-11-28T22:33:49Z", "step": "rebood", "result": "begun"}}',
+        "\0" * 8,
+    ],
 )
 def test_a_line_that_cannot_be_read_is_named(tmp_path, row):
     (tmp_path / NAME).write_text(f"{dump(LINES)}{row}\n")
@@ -65,3 +77,25 @@ def test_a_directory_that_cannot_be_used(tmp_path):
     (tmp_path / "file").touch()
     with raises(RepairError, "file"), opened(str(tmp_path / "file")):
         pass
+
+
+def test_lines_that_do_not_fit_on_the_disk_are_none(tmp_path):
+    limit = len(dump(LINES[:1])) + len(dump(LINES)) - 10
+    script = (
+        "import resource, signal, sys; sys.path[:0] = eval(sys.argv[1]); "
+        f"from {opened.__module__} import opened; from {RepairLine.__module__} import RepairLine; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), int(sys.argv[3])))\n"
+        "with opened(sys.argv[2]) as log: log.append([RepairLine(*fields) for fields in eval(sys.argv[4])])"
+    )
+    path = repr([each for each in sys.path if each])
+
+    def append(lines):
+        fields = repr([astuple(line) for line in lines])
+        argv = [sys.executable, "-c", script, path, str(tmp_path), str(limit), fields]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    assert append(LINES[:1]).returncode == 0
+    done = append(LINES)
+    assert (done.returncode, "RepairError" in done.stderr, NAME in done.stderr) == (1, True, True)
+    assert (tmp_path / NAME).read_text() == dump(LINES[:1])

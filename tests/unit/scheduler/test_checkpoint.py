@@ -42,7 +42,20 @@ def test_a_spare_and_a_faster_store_save_time():
     assert loss(CheckpointedJob(1, 1, 10**6), 1) == 1
 
 
-@pytest.mark.parametrize("wrong", [(0, 1, 1, 1), (1, -1, 1, 1), (1, 1, "x", 1), (1, 1, 1, 0), (True, 1, 1, 1)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (0, 1, 1, 1),
+        (1, -1, 1, 1),
+        (1, 1, "x", 1),
+        (1, 1, 1, 0),
+        (True, 1, 1, 1),
+        (1, float("nan"), 1, 1),
+        (1, 1, float("inf"), 1),
+        (1, 1, 1, 1, -5),
+        (1, 1, 1, 1, 600, float("nan")),
+    ],
+)
 def test_numbers_that_are_none_are_refused(wrong):
     with raises(SchedulerError, "checkpoint_interval"):
         advise(*wrong)

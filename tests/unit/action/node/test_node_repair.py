@@ -135,6 +135,45 @@ def test_racks_switches_and_feeds_follow_from_the_inventory(site):
         assert kind in made["lines"][-1]
 
 
+def test_a_node_without_devices_that_may_be_reset_is_rebooted(site):
+    for resets, expected in (([], "reboot"), ("gpu,nic", "reset"), (["nic"], "reboot")):
+        site.own["gpu-1"]["node_repair_resets"] = resets
+        site.decide(path=str(site.folder / str(resets)))
+        site.end("drain", path=str(site.folder / str(resets)))
+        site.listed["gpu-1"] = {"out": True, "busy": False, "reason": "sailloft-repair: x"}
+        assert site.decide(path=str(site.folder / str(resets)))["decisions"]["gpu-1"]["step"] == expected
+        site.listed["gpu-1"] = {"out": False, "busy": False}
+
+
+@pytest.mark.parametrize("domains", [5, {"feed": 5}, {"feed": [None]}, {"feed": {"A": 1}}])
+def test_domains_that_cannot_be_read_name_their_node(site, domains):
+    site.own["ok03"]["node_repair_domains"] = domains
+    with pytest.raises(AnsibleActionFail, match="ok03"):
+        site.decide()
+
+
+@pytest.mark.parametrize("off_s", [-365 * 86400, 365 * 86400])
+def test_with_a_clock_that_the_nodes_do_not_have_nothing_is_decided(site, off_s):
+    for variables in site.own.values():
+        variables["node_health_read"]["health"]["now_unix_s"] = time.time() + off_s
+    # One node with a wrong clock is that node's.
+    site.own["ok00"]["node_health_read"]["health"]["now_unix_s"] = time.time()
+    with pytest.raises(AnsibleActionFail, match="clock"):
+        site.decide()
+    for name in HEALTHY:
+        site.own[name]["node_health_read"]["health"]["now_unix_s"] = time.time()
+    assert site.decide()["decisions"]["gpu-1"]["step"] == "drain"
+
+
+def test_a_log_of_the_future_stops_everything(site, monkeypatch):
+    present = time.time
+    monkeypatch.setattr(time, "time", lambda: present() + 86400)
+    site.decide()
+    monkeypatch.setattr(time, "time", present)
+    with pytest.raises(AnsibleActionFail, match="future"):
+        site.decide()
+
+
 @pytest.mark.parametrize(
     ("given", "fact"),
     [
@@ -142,6 +181,7 @@ def test_racks_switches_and_feeds_follow_from_the_inventory(site):
         ({"settings": {"together": 1}}, "together"),
         ({"settings": {"kill": True}}, "kill"),
         ({"settings": {"domain_most_out": {"rack": "many"}}}, "rack"),
+        ({"settings": {"domain_most_out": {"rak": 10}}}, "rak"),
         ({"commands": {"lst": []}}, "lst"),
         ({"commands": {}}, "node_repair_commands"),
         ({"listed": "nothing"}, "JSON"),
