@@ -53,6 +53,10 @@ options:
     type: list
     elements: dict
     default: []
+  discovery:
+    description: C(boot_server_discovery) of the role.
+    type: dict
+    default: {}
   interface:
     description: The interface to the nodes' network.
     type: str
@@ -101,6 +105,7 @@ def boot_server_plan(
     name_servers: Any = (),
     dhcp: Any = "full",
     subnets: Any = (),
+    discovery: Any = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Return the problems or the plan. Raises AnsibleFilterError if the nodes are no list of dictionaries."""
@@ -118,10 +123,11 @@ def boot_server_plan(
         urls=tuple(servers),
         gives=dhcp == "full",
         subnets=tuple(subnets),
+        discovery=discovery,
         **settings,
     )
     problems = boot_server.problems(server, nodes)
-    plan = {} if problems else boot_plan.plan(address, netmask, gateway, server.subnets, nodes)
+    plan = {} if problems else boot_plan.plan(address, netmask, gateway, server.subnets, nodes, discovery)
     return {"problems": problems, **plan}
 
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from boot_server_role import dnsmasq_configuration, nginx_configuration, render
 from patience import scaled_s
@@ -99,11 +100,12 @@ class Network:
         nic_driver: str = "ipxe",
         signed: Path | None = None,
         altered: Mapping[str, str] | None = None,
+        discovery: Mapping[str, Any] | None = None,
     ) -> None:
         """Start TFTP for the node, and DHCP: complete, or the part that another DHCP server leaves to it.
 
         With ``signed``, a store, the node has Secure Boot and gets the file of this store. ``altered`` are texts of the
-        configuration, and what an attacker has put in their place.
+        configuration, and what an attacker has put in their place. With ``discovery``, the server knows no node.
         """
         tftp = self.folder / "tftp"
         tftp.mkdir()
@@ -114,7 +116,8 @@ class Network:
             (tftp / "nodes").symlink_to(signed / "nodes")
         node = {"name": NODE, "mac": MAC, "address": NODE_ADDRESS, "nic_driver": nic_driver}
         text = dnsmasq_configuration(
-            [{**node, "secure_boot": signed is not None}],
+            [] if discovery else [{**node, "secure_boot": signed is not None}],
+            boot_server_discovery=discovery or {},
             boot_server_servers=servers,
             boot_server_interface="nodes0",
             boot_server_tftp_dir=tftp,
@@ -145,12 +148,14 @@ class Network:
 class HttpServer:
     """nginx with the role's configuration, on its own port; nodes get ``url``."""
 
-    def __init__(self, network: Network, store: Path, port: int, slow_kib_s: int = 0) -> None:
+    def __init__(
+        self, network: Network, store: Path, port: int, slow_kib_s: int = 0, discovery: Mapping[str, Any] | None = None
+    ) -> None:
         self.network = network
         self.url = f"http://{SERVER}:{port}"
         self.folder = network.folder / f"nginx-{port}"
         self.folder.mkdir()
-        text = nginx_configuration(self.folder, store, port)
+        text = nginx_configuration(self.folder, store, port, discovery=discovery)
         if slow_kib_s:
             text = text.replace("sendfile on;", f"sendfile on; limit_rate {slow_kib_s}k;")
         self.configuration = self.folder / "nginx.conf"

@@ -41,6 +41,7 @@ def dnsmasq_configuration(nodes: Sequence[Mapping[str, Any]], **changed: object)
         "boot_server_name_servers": [],
         "boot_server_subnets": [],
         "boot_server_servers": ["http://10.9.0.1"],
+        "boot_server_discovery": {},
         **changed,
     }
     plan = boot_plan.plan(
@@ -49,13 +50,19 @@ def dnsmasq_configuration(nodes: Sequence[Mapping[str, Any]], **changed: object)
         values["boot_server_gateway"],
         values["boot_server_subnets"],
         nodes,
+        values["boot_server_discovery"],
     )
     url = f"http://{values['boot_server_address']}"
     return render("dnsmasq.conf.j2", __boot_server_plan=plan, __boot_server_url=url, **values)
 
 
 def nginx_configuration(
-    folder: Path, store: Path, port: int, tftp: Path = Path("/srv/tftp"), nodes: Sequence[Mapping[str, Any]] = ()
+    folder: Path,
+    store: Path,
+    port: int,
+    tftp: Path = Path("/srv/tftp"),
+    nodes: Sequence[Mapping[str, Any]] = (),
+    discovery: Mapping[str, Any] | None = None,
 ) -> str:
     """Render nginx's configuration for the current user, with all output files in ``folder``."""
     text = render(
@@ -64,6 +71,7 @@ def nginx_configuration(
         boot_server_http_port=port,
         boot_server_store_dir=store,
         boot_server_tftp_dir=tftp,
+        boot_server_discovery=discovery or {},
     )
     for ours, tests in (
         ("user www-data;", "user root;"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.discovery import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet import kept
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways import record
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import copied, state
@@ -88,6 +89,10 @@ READERS = {
         lambda text: place.check("train-01", "gpu5", text, "train-01.json"),
         lambda refusal: refusal is None,
     ),
+    "discovery/inspection-1.json": (
+        lambda text: report.load(text.encode(), "52:54:00:00:00:01"),
+        lambda machine: (machine.serial, machine.nics[0].ports) == ("S-1", ("Ethernet0",)),
+    ),
     "gateway_run-1.json": (gateway_run, lambda resumed: resumed[1] == ["gpu-2"]),
 }
 
@@ -97,7 +102,7 @@ OPEN = (
     *("causes", "hosts", "nodes", "inputs", "distances", "interfaces"),
     *("checks", "values", "kept", "errors", "seconds_of"),
     *("pcrs", "policies"),
-    *("versions", "gpu_settings", "accepted", "settings"),
+    *("device_counts", "versions", "gpu_settings", "accepted", "settings"),
     *("readings", "shown"),
 )
 

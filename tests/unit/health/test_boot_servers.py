@@ -55,6 +55,7 @@ class BootServer:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self.server.keeper = keeper.Keeper(self.signers, self.copies)
+        self.server.pending = None
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self):

@@ -153,6 +153,8 @@ REFUSED = {
         {"path": "/no\0where", "bmcs": {}},
         r"cannot read '/no\x00where/health-bmcs.json': ",
     ),
+    "node_inspection": ({}, "node_inspection: this host is no image: nothing was changed; "),
+    "nodes_pending_info": ({"path": "/nowhere"}, "/nowhere: keeps no reports: No such file or directory; "),
     "node_logs": ({}, "node_logs: no receiver is set; set kafka or elasticsearch, or state: absent"),
     "node_boot_statement": (
         {**STORE, **KEYS, "nodes": [], "stores": [], "days": 0},

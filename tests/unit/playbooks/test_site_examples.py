@@ -28,6 +28,7 @@ FIRST_SITE = ROOT / "docs/tutorials/first-site.md"
 POOLS = ("-e", json.dumps({"roce_asics": ASICS, "roce_switch_asic": "as_imaged"}))
 # Playbooks for other targets than hosts of these sites, and the tests that run them.
 ELSEWHERE = {
+    "accept_nodes.yml": "discovery/test_accept_nodes.py",
     "controller.yml": "test_controller.py",
     "fabric_drift.yml": "fabric/test_fabric_drift.py",
     "fabric_restore.yml": "fabric/test_fabric_qos.py",

@@ -41,6 +41,7 @@ ALLOWED = {
     "fleet": {"health", "site"},
     "repair": {"health", "scheduler"},
     "health": {"topology", "pci", "host"},
+    "discovery": {"topology", "site", "host"},
 }
 FOR_ALL = {"common", "proof"}
 # Library files that import Ansible, and the name for which they import it.

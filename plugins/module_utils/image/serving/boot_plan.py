@@ -116,31 +116,53 @@ def capacity(nodes: int, local_nodes: int) -> Capacity:
 
 
 def plan(
-    address: str, netmask: str, gateway: str, subnets: Sequence[Mapping[str, str]], nodes: Sequence[Mapping[str, Any]]
+    address: str,
+    netmask: str,
+    gateway: str,
+    subnets: Sequence[Mapping[str, str]],
+    nodes: Sequence[Mapping[str, Any]],
+    discovery: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return networks, firmwares, files and capacity of a boot server, whose variables boot_server.problems accepts.
 
-    Each file has the nodes that need it, as text for messages.
+    Each file has the nodes that need it, as text for messages. With ``discovery`` (boot_server_discovery), the networks
+    also have the ``unknown`` ranges of addresses, as (first, last), and machines that are no nodes boot as well.
     """
     server_network = ipaddress.IPv4Network(f"{address}/{netmask}", strict=False)
-    networks = [{"tag": "net0", "first": address, "netmask": netmask, "gateway": gateway}]
+    networks: list[dict[str, Any]] = [{"tag": "net0", "first": address, "netmask": netmask, "gateway": gateway}]
     for number, subnet in enumerate(subnets, 1):
         network = ipaddress.ip_network(subnet["network"])
         first = str(network.network_address)
         networks.append(
             {"tag": f"net{number}", "first": first, "netmask": str(network.netmask), "gateway": subnet["gateway"]}
         )
-    served = {firmware: [node["name"] for node in nodes if _is_for(firmware, node)] for firmware in FIRMWARES}
-    firmwares = [firmware for firmware in FIRMWARES if served[firmware] or (not nodes and _is_for(firmware, {}))]
+    machines, unknown = list(nodes), 0
+    if discovery:
+        machines.append({**discovery, "name": "unknown machines"})
+        ranges = [address_range(text) for text in discovery["ranges"]]
+        unknown = sum(int(last) - int(first) + 1 for first, last in ranges)
+        for net in networks:
+            within = ipaddress.IPv4Network(f"{net['first']}/{net['netmask']}", strict=False)
+            net["unknown"] = [(str(first), str(last)) for first, last in ranges if first in within]
+    served = {firmware: [node["name"] for node in machines if _is_for(firmware, node)] for firmware in FIRMWARES}
+    firmwares = [firmware for firmware in FIRMWARES if served[firmware] or (not machines and _is_for(firmware, {}))]
     files = {firmware.file: firmware for firmware in firmwares}
     local_nodes = sum(_is_in(node.get("address"), server_network) for node in nodes)
     return {
         "networks": networks,
         "firmwares": [asdict(firmware) for firmware in firmwares],
-        "signing": [asdict(firmware) for firmware in SIGNING] if any(map(is_signed, nodes)) else [],
+        "signing": [asdict(firmware) for firmware in SIGNING] if any(map(is_signed, machines)) else [],
         "files": [{"name": name, "cpu": user.cpu, "nodes": listed(served[user])} for name, user in files.items()],
-        "capacity": asdict(capacity(len(nodes), local_nodes)),
+        "capacity": asdict(capacity(len(nodes) + unknown, local_nodes + unknown)),
     }
+
+
+def address_range(text: str) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
+    """Return the first and the last address of "10.9.0.200-10.9.0.250". Raises ValueError for any other text."""
+    first, last = (ipaddress.IPv4Address(part) for part in text.split("-"))
+    if first > last:
+        raise ValueError(f"{last} is before {first}")
+    return first, last
 
 
 def is_signed(node: Mapping[str, Any]) -> bool:

@@ -38,6 +38,8 @@ INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 DHCP = "dhcp"
 # First stages that know no statement read the script's lines about NICs if the command line has this.
 NICS_ARGUMENT = "sailloft.nics=1"
+# The name of the image that machines boot that are no nodes.
+INSPECTION = "inspection"
 INITRD = "initrd=first-stage"
 # The scripts set the first stage's own arguments. This is the only one of them that a node may set.
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
@@ -77,9 +79,10 @@ def boot_words(digest: str, servers: str, node: str, report: str, mac: str) -> l
     return [*(f"sailloft.{value}" for value in values), f"BOOTIF=01-{mac}"]
 
 
-def sealed_words(digest: str) -> list[str]:
-    """Return the words for the first stage of a command line that is signed with the kernel, for all nodes."""
-    return [f"sailloft.image={digest}", "sailloft.signed=1"]
+def sealed_words(digest: str, name: str = "") -> list[str]:
+    """Return the words for the first stage of a command line that is signed with the kernel of the image ``name``."""
+    words = [f"sailloft.image={digest}", "sailloft.signed=1"]
+    return [*words, "sailloft.inspect=1"] if name == INSPECTION else words
 
 
 def target_path(channel: str | None, digest: str | None, subject: str) -> str:

@@ -13,13 +13,18 @@ from typing import Any, Optional
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node, listed
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import (
+    checked_digest,
+    checked_node,
+    listed,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_plan import (
     CPUS,
     DEFAULT_CPU,
     DRIVERS,
     FIRMWARE,
     IPXE,
+    address_range,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import (
     INTERFACE,
@@ -31,6 +36,7 @@ Address = ipaddress.IPv4Address
 Found = Callable[[Any], Optional[str]]
 Network = ipaddress.IPv4Network
 _FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
+_FULL = "boot_server_dhcp to full"
 # Paths are not quoted in the configurations of nginx and dnsmasq, which interpret quotes, semicolons, braces, '$' and
 # '#'.
 _FOLDER = re.compile(r"[A-Za-z0-9/._-]+")
@@ -51,6 +57,7 @@ class Server:
     http_port: int = 80
     store_dir: str = "/srv/sailloft"
     tftp_dir: str = "/srv/tftp"
+    discovery: Any = None
 
 
 def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -71,6 +78,8 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
         if server.gives:
             # A problem of a network itself is reported once and not for each node.
             texts += _of_address(node, server, [] if wrong or not network else networks, gateways)
+    if server.discovery:
+        texts += _of_discovery(server, networks, {_address(node.get("address")) for node in nodes})
     texts += _shared(nodes, "name", lambda value: value)
     texts += _shared(nodes, "mac", _mac)
     if server.gives:
@@ -140,6 +149,30 @@ def _of_subnets(server: Server, server_network: Network | None) -> tuple[list[st
             texts.append(f"{subject} has the gateway {gateway}, give an address of that network")
         networks.append(network)
     return texts, networks
+
+
+def _of_discovery(server: Server, networks: Sequence[Network], taken: set[Address | None]) -> list[str]:
+    """Return the errors in boot_server_discovery; ``taken`` are the addresses of nodes."""
+    discovery, name = server.discovery, "boot_server_discovery"
+    if not isinstance(discovery, Mapping) or not {"image", "ranges"} <= set(discovery) or not discovery["ranges"]:
+        return [f"{name} has not both image and ranges, give {{image: DIGEST, ranges: [FIRST-LAST]}}"]
+    texts = [] if server.gives else [f"{name}: unknown machines need addresses of this server, set {_FULL}"]
+    texts += _said(checked_digest, discovery["image"], f"{name}.image")
+    texts += _value(name, _architecture, discovery)
+    for text in values.items(discovery["ranges"]):
+        try:
+            first, last = address_range(str(text))
+        except ValueError:
+            texts.append(
+                f"{name}.ranges: {text!r} is not FIRST-LAST, give two IPv4 addresses, as 10.9.0.200-10.9.0.250"
+            )
+            continue
+        if not any(_is_host(first, network) and _is_host(last, network) for network in networks):
+            texts.append(f"{name}.ranges: {text} is not in one network of this server, give addresses of one")
+        inside = [address for address in (*taken, _address(server.address)) if address and first <= address <= last]
+        if inside:
+            texts.append(f"{name}.ranges: {text} contains {min(inside)} of a node or server, give free addresses")
+    return texts
 
 
 def _subnet(entry: Any) -> tuple[Network, Address]:

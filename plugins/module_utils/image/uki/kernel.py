@@ -112,7 +112,10 @@ class Programs:
         tools.ukify(
             run,
             *("build", f"--linux={kernel}", f"--initrd={stage}", f"--uname={manifest.kernel.version}"),
-            *(f"--cmdline={' '.join((*manifest.kernel_arguments, *sealed_words(digest)))}", f"--os-release={system}"),
+            *(
+                f"--cmdline={' '.join((*manifest.kernel_arguments, *sealed_words(digest, manifest.name)))}",
+                f"--os-release={system}",
+            ),
             *(f"--stub={tools.stub}", f"--efi-arch={tools.efi_architecture}", f"--output={program}"),
             readable=(kernel, stage),
             writable=(folder,),

@@ -62,7 +62,7 @@ def compare(
     for device, neighbours in seen.items():
         for interface, neighbour in neighbours.items():
             end = PlannedEnd(device, interface)
-            far = _far(planned, neighbour, expected[end].far(end) if end in expected else None)
+            far = far_end(planned, neighbour, expected[end].far(end) if end in expected else None)
             if far:
                 views[end] = far
     read = set(seen)
@@ -217,7 +217,7 @@ def _named_twice(in_subnet: Mapping[PlannedEnd, list[PlannedEnd]]) -> list[Cable
     ]
 
 
-def _far(planned: Planned, neighbour: Neighbour, expected: PlannedEnd | None) -> PlannedEnd | None:
+def far_end(planned: Planned, neighbour: Neighbour, expected: PlannedEnd | None) -> PlannedEnd | None:
     """Return a neighbour as an end, preferably with its port's planned name; None for a device of another site."""
     name = neighbour.device if neighbour.device in planned.interfaces else neighbour.device.split(".", 1)[0]
     if name not in planned.interfaces or not neighbour.ports:

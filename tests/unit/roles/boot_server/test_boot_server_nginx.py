@@ -4,23 +4,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import shutil
-import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from boot_server_role import nginx_configuration
+from boot_http import CONTENT, NGINX, keeping, serving
 from first_stage import shell
-from health_keeper import KEEPER
 from rounds import EXPECTED, GPU, TABLE, at, measured
-from sockets import wait_for_listener
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health import round
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import stored
@@ -28,10 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.process import Reader
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.round import CheckerPaths
 
-CONTENT = b"layer" * 1000
 # What the first stage has found before it writes its report.
 REPORT = "begin one; begin ''; sequence=7 rollback= nics= image_name=i writable_mib=2 layer_server= layers_json=;"
-NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
 
 
 @pytest.fixture
@@ -39,42 +30,8 @@ def server(tmp_path: Path):
     """Start nginx with a store in the test's directory; yield a function that sends a request."""
     if not NGINX:
         pytest.skip("no nginx on this machine (bindep.txt)")
-    for folder in ("blobs", "images/x", "channels", "nodes", "identity", "current"):
-        (tmp_path / "store" / folder).mkdir(parents=True)
-        (tmp_path / "store" / folder / "file").write_bytes(CONTENT)
-    (tmp_path / "store" / "blobs" / ".file.new").write_bytes(CONTENT)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    file = tmp_path / "nginx.conf"
-    (tmp_path / "tftp").mkdir()
-    for name in ("ipxe.efi", ".hidden"):
-        (tmp_path / "tftp" / name).write_bytes(b"iPXE")
-    file.write_text(nginx_configuration(tmp_path, tmp_path / "store", port, tmp_path / "tftp"))
-    command = [NGINX, "-e", tmp_path / "error.log", "-c", file]
-    subprocess.run([*command, "-t", "-q"], check=True)
-    process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
-
-    def ask(path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request(method, path, body, headers=headers)
-        answer = connection.getresponse()
-        answer.content = answer.read()
-        connection.close()
-        return answer
-
-    ask.url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            ask("/")
-            break
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    yield ask
-    process.terminate()
-    process.wait(10)
+    with serving(tmp_path) as ask:
+        yield ask
 
 
 def host_key(folder: Path, node: str) -> Path:
@@ -84,20 +41,6 @@ def host_key(folder: Path, node: str) -> Path:
     signer = f'{node} namespaces="sailloft-health" {key.with_suffix(".pub").read_text()}'
     (folder / f"store/identity/.{node}.signer").write_text(signer)
     return key
-
-
-@contextlib.contextmanager
-def keeping(folder: Path, copies: Path) -> Iterator[None]:
-    """Run the keeper of the copies behind nginx."""
-    copies.mkdir()
-    socket_path = folder / "socket"
-    keeper = subprocess.Popen([sys.executable, "-I", KEEPER, socket_path, folder / "store/identity", copies])
-    try:
-        wait_for_listener(socket_path, keeper)
-        yield
-    finally:
-        keeper.kill()
-        keeper.wait()
 
 
 def test_only_the_store_and_boot_files_are_served_and_none_is_writable(server):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import configparser
+import dataclasses
 import json
 import os
 import re
@@ -143,6 +144,27 @@ def test_the_first_stage_reads_the_values_of_a_written_manifest(tmp_path):
         "512",
         "6.1.0-31",
     ]
+
+
+@pytest.mark.parametrize(("name", "boots"), [("inspection", True), ("gpu-node", False)])
+def test_a_machine_that_is_no_node_boots_only_an_inspection_image_and_asks_for_no_statement(tmp_path, name, boots):
+    """Its command line names the image, which would else be a way around the statement."""
+    image = dataclasses.replace(a_manifest(), name=name)
+    script = f"""
+        fetch() {{ cp {tmp_path}/manifest.json "$2"; }}
+        uname() {{ echo {image.kernel.version}; }}
+        fail() {{ echo "FAILED: $1"; exit; }}
+        tpm_call() {{ echo "the TPM is used"; }}
+        mac=52:54:00:ff:ff:01 servers=http://10.9.0.1
+        inspect
+        fetch_manifest
+        echo "$node boots $image_name with $nics"
+    """
+    (tmp_path / "manifest.json").write_bytes(manifests.dump(image))
+    output = shell(tmp_path, script, "sailloft.inspect=1")
+    assert ("unknown-525400ffff01 boots inspection with 52:54:00:ff:ff:01 dhcp" in output) == boots
+    assert ("FAILED: " in output) != boots
+    assert "the TPM is used" not in output
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")

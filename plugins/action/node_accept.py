@@ -1,0 +1,149 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Take pending machines into the inventory, on the controller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import (
+    InvalidValueError,
+    unicast_mac,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.discovery import accept
+from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.accept import HEAD, Acceptance, InventoryNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.errors import DiscoveryError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import planned_in_netbox
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import planned
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+
+FILE = "accepted.yml"
+# What Ansible reads as the variables of a host, and no longer once there is a directory of its name.
+HIDDEN_BY_FOLDER = (".yml", ".yaml", ".json")
+
+
+class ActionModule(ActionBase):
+    """Decide on all machines, then write; no host is reached."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _given, arguments = self.validate_argument_spec(
+            {
+                "accept": {"type": "dict", "default": {}},
+                "pending": {"type": "list", "elements": "dict", "required": True},
+                "nodes": {"type": "list", "elements": "str", "required": True},
+                "blueprint": {"type": "path"},
+                "netbox": {"type": "dict"},
+                "replace": {"type": "bool", "default": False},
+            },
+            mutually_exclusive=[["blueprint", "netbox"]],
+        )
+        hostvars = (task_vars or {}).get("hostvars", {})
+        try:
+            return {**result, **self._accepted(arguments, hostvars)}
+        except SailloftError as error:
+            raise AnsibleActionFail(str(error)) from error
+
+    def _accepted(self, arguments: dict[str, Any], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+        if arguments["netbox"]:
+            plan = accept.Plan(planned_in_netbox(arguments["netbox"]))
+        else:
+            plan = accept.Plan(planned(read_site(arguments["blueprint"]))) if arguments["blueprint"] else accept.Plan()
+        machines = accept.newest([server.get("machines", []) for server in arguments["pending"]])
+        nodes = {name: _node(name, hostvars[name]) for name in arguments["nodes"]}
+        wanted = {str(name): _mac(str(name), mac) for name, mac in arguments["accept"].items()}
+        accepted = accept.accept(wanted, machines, nodes, plan, arguments["replace"])
+        folders = {each.name: _folder(each.name, hostvars[each.name]) for each in accepted}
+        keys = [_enrolled_key(each, hostvars[each.name]) for each in accepted if each.old_mac]
+        for each in accepted:
+            _permit(each, folders[each.name], nodes[each.name])
+        changes = []
+        # A key goes before the file by which the next run would know that the machine was replaced.
+        for path in filter(None, keys):
+            changes.append({"before_header": path, "after_header": path, "before": files.read(path) or "", "after": ""})
+            if not self._task.check_mode:
+                os.remove(path)
+        texts = {os.path.join(folders[each.name], FILE): each.text() for each in accepted}
+        changes += write_changed("", texts, self._task.check_mode)
+        refused = [row for server in arguments["pending"] for row in server.get("refused", [])]
+        return {
+            "changed": bool(changes),
+            "diff": changes,
+            "written": [change["after_header"] for change in changes],
+            "replaced": [each.name for each in accepted if each.old_mac],
+            "report": [
+                *(accept.lines(machines, nodes, plan) or ["no machine is pending"]),
+                *dict.fromkeys(f"{row['mac']}: its report is refused: {row['cause']}" for row in refused),
+                *(f"{each.name} is {each.machine['mac']}: {each.place.why}" for each in accepted),
+            ],
+        }
+
+
+def _node(name: str, variables: Mapping[str, Any]) -> InventoryNode:
+    mac = str(variables.get("node_boot_mac") or "").lower().replace("-", ":")
+    return InventoryNode(name, mac, str(variables.get("site_rack") or ""))
+
+
+def _mac(name: str, value: Any) -> str:
+    """Return a given MAC address, "" if none is given. Raises DiscoveryError."""
+    try:
+        return str(unicast_mac(value)) if value else ""
+    except InvalidValueError as error:
+        raise DiscoveryError(error.cause, error.remedy, subject=f"accept_nodes: {name}") from error
+
+
+def _folder(name: str, variables: Mapping[str, Any]) -> str:
+    """Return the directory of a node's variables, beside the source of the inventory that has it."""
+    place = variables.get("inventory_dir")
+    if not place:
+        raise DiscoveryError(
+            "no file of the inventory has it", "add it to the inventory in a directory (-i DIRECTORY)", subject=name
+        )
+    return os.path.join(str(place), "host_vars", name)
+
+
+def _permit(acceptance: Acceptance, folder: str, node: InventoryNode) -> None:
+    """Raise DiscoveryError or ProofError where a file or a variable that a person wrote is in the way."""
+    own = os.path.join(folder, FILE)
+    for path in (folder, *(folder + suffix for suffix in HIDDEN_BY_FOLDER)):
+        if os.path.isfile(path):
+            raise DiscoveryError(
+                f"Ansible would not read it once there is {own}", f"move it into {folder}/", subject=path
+            )
+    before = files.read(own)
+    if before is not None and HEAD not in before:
+        raise DiscoveryError("a person wrote this file", "give it another name", subject=own)
+    if acceptance.old_mac and (before is None or f'"{node.mac}"' not in before):
+        raise DiscoveryError(
+            f"its node_boot_mac {node.mac} is in a file that a person wrote",
+            "remove the variable there, it will be in host_vars/NAME/accepted.yml",
+            subject=node.name,
+        )
+
+
+def _enrolled_key(acceptance: Acceptance, variables: Mapping[str, Any]) -> str:
+    """Return the file of the old TPM's key, "" if none is enrolled. Raises DiscoveryError if it is elsewhere."""
+    folder, key = variables.get("node_identity_enrolled_dir"), variables.get("node_identity_ek")
+    path = os.path.join(str(folder), acceptance.name) if folder else ""
+    if path and os.path.isfile(path):
+        return path
+    if key:
+        raise DiscoveryError(
+            "node_identity_ek is the key of the old machine's TPM",
+            "remove it from the inventory, so that no secret is encrypted to it again",
+            subject=acceptance.name,
+        )
+    return ""
