@@ -60,6 +60,8 @@ class Connection(ConnectionBase):
         payload = in_data.decode()
         name = MODULE.search(payload)[1]
         given = json.dumps(json.loads(ast.literal_eval(PARAMS.search(payload)[1]))["ANSIBLE_MODULE_ARGS"])
+        if name == "node_boot_restart":
+            return 0, json.dumps(self._restart(json.loads(given)["nodes"])).encode(), b""
         bmc = BMC.search(given)
         host = bmc[1].split('"')[-1].removeprefix("https://") if bmc else self._play_context.remote_addr
         reply = ANSWERS[name] if name in ANSWERS else ANSWERS["*"]
@@ -72,6 +74,13 @@ class Connection(ConnectionBase):
         if reply.pop("restarts", False):
             restarted.touch()
         return 0, json.dumps(reply).replace("HOST", host).encode(), b""
+
+    def _restart(self, nodes):
+        """Restart all nodes of a call, and return the module's result."""
+        for row in nodes:
+            (FOLDER / "restarted" / row["node"]).touch()
+        restarted = {"msg": "", "requested": True, "since_s": DELAY_S}
+        return {"changed": True, "nodes": {row["node"]: restarted for row in nodes}}
 
     def put_file(self, in_path, out_path):
         """Accept a file."""

@@ -27,8 +27,11 @@ WAIT_S_MAX = 86400
 HOOKS = ("node_boot_drain", "node_boot_health", "node_boot_return")
 
 
-def scripts_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return rows of the module's option ``nodes``. Raises AnsibleActionFail, naming the node and the variable."""
+def scripts_rows(names: list[str], hostvars: Mapping[str, Any], pin: str = "") -> list[dict[str, Any]]:
+    """Return rows of the module's option ``nodes``; ``pin``: the digest that all of them boot, whatever they follow.
+
+    Raises AnsibleActionFail, naming the node and the variable.
+    """
     ordered = sorted(names)
     servers = {name: hostvars[name].get("node_boot_servers") for name in ordered}
     for name in ordered:
@@ -41,12 +44,12 @@ def scripts_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
             )
         _check_waits(name, hostvars[name])
         _check_task_files(name, hostvars[name])
-    return [node_row(name, hostvars[name]) for name in ordered]
+    return [node_row(name, hostvars[name], pin) for name in ordered]
 
 
-def node_row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a node is to boot, from its own variables. Raises AnsibleActionFail."""
-    image = variables.get("__node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
+def node_row(name: str, variables: Mapping[str, Any], pin: str = "") -> dict[str, Any]:
+    """Return what a node is to boot, from its own variables or the ``pin``. Raises AnsibleActionFail."""
+    image = {"digest": pin} if pin else image_of(variables)
     if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
         raise _error(name, "node_boot_image", f"{image!r} is not valid", "write {channel: NAME} or {digest: DIGEST}")
     ((kind, value),) = image.items()
@@ -64,6 +67,11 @@ def node_row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         "nics": _nics(name, variables.get("node_boot_nics") or []),
         "secure_boot": _flag(name, "node_boot_secure_boot", variables),
     }
+
+
+def image_of(variables: Mapping[str, Any]) -> Any:
+    """Return what the inventory names as the node's image."""
+    return variables.get("node_boot_image") or DEFAULT_IMAGE
 
 
 def _check_waits(name: str, variables: Mapping[str, Any]) -> None:
@@ -137,6 +145,8 @@ def _error(name: str, setting: str, cause: str, remedy: str) -> AnsibleActionFai
 class ActionModule(NamedNodesAction):
     """Run the module with the images and addresses of nodes."""
 
+    OWN = ("pin",)
+
     def rows(self, names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the module's option ``nodes``. Raises AnsibleActionFail."""
-        return scripts_rows(names, hostvars)
+        return scripts_rows(names, hostvars, self.given.get("pin") or "")

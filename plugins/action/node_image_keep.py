@@ -10,24 +10,19 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
 
 
-def report_row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+def report_row(name: str, row: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return which image a node reported, or why it reported none, and the image that the inventory pins."""
-    report = variables.get("__node_boot_before") or {}
     image = variables.get("node_boot_image") or {}
-    answered = "boot_id" in report
-    return {
-        "name": name,
-        "running": report.get("image") or "",
-        "silence": "" if answered else str(report.get("msg") or "").strip() or "it was not asked",
-        "pinned": image.get("digest") or "",
-    }
+    silence = "" if row.get("answers") else str(row.get("why") or "it was not asked")
+    return {"name": name, "running": row.get("running") or "", "silence": silence, "pinned": image.get("digest") or ""}
 
 
 class ActionModule(NamedNodesAction):
     """Run the module with the reports of nodes."""
 
     STORE_PARTS = ("images", "missing")
+    OWN = ("rows",)
 
     def rows(self, names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the module's option ``nodes``."""
-        return [report_row(name, hostvars[name]) for name in names]
+        return [report_row(name, self.given["rows"].get(name, {}), hostvars[name]) for name in names]

@@ -9,28 +9,20 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
 
+KEPT = ("mac", "running", "holds", "tried", "spare", "domains", "power_kw")
 
-def progress_row(name: str, variables: Mapping[str, Any], target: str) -> dict[str, Any]:
-    """Return what a node runs, by the last proof and the boots of this run, in the rollout of the digest ``target``."""
-    seen = variables.get("__node_boot_seen") or {}
-    booted = variables.get("__node_boot_booted") or {}
-    tried, proven = bool(booted), bool(booted.get("proven"))
-    return {
-        "name": name,
-        "mac": variables.get("node_boot_mac") or "",
-        "running": target if proven else (seen.get("state") or {}).get("image") or "",
-        "reachable": proven or bool(seen.get("state")),
-        "holds": proven if tried else bool(seen.get("holds")),
-        "tried": tried,
-        "spare": bool(variables.get("node_boot_spare")),
-    }
+
+def progress_row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's row of a node from its row of node_boot_fleet."""
+    return {"name": name, "reachable": row["answers"], **{key: row[key] for key in KEPT}}
 
 
 class ActionModule(NamedNodesAction):
     """Run the module with the progress of nodes."""
 
     STORE_PARTS = ("images", "channels")
+    OWN = ("rows",)
 
     def rows(self, names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the module's option ``nodes``."""
-        return [progress_row(name, hostvars[name], self._task.args["target"]) for name in names]
+        """Return the module's option ``nodes``, in the order of the inventory."""
+        return [progress_row(name, self.given["rows"][name]) for name in names]

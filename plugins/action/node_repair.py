@@ -181,7 +181,7 @@ def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, 
     groups = variables.get("group_names") or []
     boots_image = "nodes" in groups and bool(variables.get("node_boot_mac"))
     # The boot of an image makes its own proof, or fails.
-    needed = [] if boots_image else [(f"{name}.json",)]
+    needed: list[tuple[str, ...]] = [] if boots_image else [(f"{name}.json",)]
     # The role has checked their types, but converted them only for itself.
     if boolean(variables.get("node_repair_accept", True)):
         # An acceptance after a repair does not replace the first, with which it was compared.

@@ -52,8 +52,8 @@ options:
         required: true
   nodes:
     description:
-      - The nodes, in the order in which they boot. A list of names stands for C(node_boot_mac), C(node_boot_spare) and
-        what the role P(sailloft.fleet.node_boot#role) has read from each node and done in this run.
+      - The nodes, in the order in which they boot. A list of names stands for what
+        M(sailloft.fleet.node_boot_fleet) has read from each node and done in this run, in C(rows).
     type: list
     elements: dict
     required: true
@@ -86,6 +86,14 @@ options:
         description: Whether it is in service only in place of another node.
         type: bool
         default: false
+      domains:
+        description: The names of its racks, feeds, leaf switches and the like, as lists by kind.
+        type: dict
+        default: {}
+      power_kw:
+        description: What its start draws, in kilowatts.
+        type: float
+        default: 0.0
   without:
     description: Names of nodes that wait for repair. They are not booted and do not count as failures.
     type: list
@@ -102,6 +110,13 @@ options:
     type: list
     elements: str
     default: ["1", "4", "10%", "25%"]
+  limits:
+    description:
+      - How many nodes of each domain a wave may have, by the kind of the domain, as a number or a share of its nodes
+        (V(25%)).
+      - C(power_kw) is how much power the starts of a wave may draw together, in kilowatts.
+    type: dict
+    default: {}
   budget:
     description: How many nodes may fail in the whole rollout before it is rolled back.
     type: int
@@ -138,6 +153,11 @@ nodes:
   returned: success
   type: list
   elements: str
+parts:
+  description: RV(nodes) in parts that O(limits) lets start together.
+  returned: success
+  type: list
+  elements: list
 why:
   description: The reason for this step.
   returned: success
@@ -201,7 +221,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollout, wave_limits
 
 
 def result(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,27 +229,35 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
     target = params["target"]
     macs = [node["mac"] for node in params["nodes"] if node["mac"]]
     channel = rollout.read_channel(params["stores"], params["channel"], target, macs)
-    fields = [{key: value for key, value in node.items() if key != "mac"} for node in params["nodes"]]
-    every = [rollout.RolloutNode(**node) for node in fields]
+    named = ("mac", "domains", "power_kw")
+    fields = [{key: value for key, value in node.items() if key not in named} for node in params["nodes"]]
+    places = [wave_limits.placed(node["name"], node["domains"], node["power_kw"]) for node in params["nodes"]]
+    limits = wave_limits.read(params["limits"], places)
+    every = [
+        rollout.RolloutNode(**node, domains=place.domains, power_kw=place.power_kw)
+        for node, place in zip(fields, places)
+    ]
     nodes = rollout.without(every, params["without"])
     canaries = rollout.canaries([node.name for node in nodes], params["canaries"])
     nodes = [replace(node, canary=node.name in canaries) for node in nodes]
     if channel.is_new(target):
         # The nodes of a new channel may never have booted: a node that does not answer still has to boot.
         nodes = [replace(node, reachable=node.reachable or not node.tried) for node in nodes]
-    rules = rollout.Rules(rollout.sizes(params["waves"], len(nodes)), params["budget"])
+    rules = rollout.Rules(rollout.sizes(params["waves"], len(nodes)), params["budget"], limits)
     step = rollout.decide(nodes, target, channel, rules)
     waves = rollout.planned(nodes, target, channel.everywhere(target), rules)
     lines = rollout.table(nodes, target, step, waves, rules)
     if params["without"]:
         lines.append(f"  left out     {', '.join(params['without'])} (waiting for repair)")
     repaired = [node for node in every if node.name in params["without"]]
+    chosen = set(step.nodes)
     replacements = rollout.replacements(nodes, target, repaired) if any(node.spare for node in every) else []
     if step.kind in (rollout.DONE, rollout.ROLLBACK):
         lines += [f"  out of service {node}, replaced by {spare or 'no node'}" for node, spare in replacements]
     return {
         "step": step.kind,
         "nodes": list(step.nodes),
+        "parts": limits.cut([node.placed for node in nodes if node.name in chosen]),
         "why": step.why,
         "channel_back": list(channel.with_history) if step.channel else [],
         "back_to": channel.back_to(step, target),
@@ -270,11 +298,14 @@ def main() -> None:
                     "reachable": {"type": "bool", "default": True},
                     "tried": {"type": "bool", "default": False},
                     "spare": {"type": "bool", "default": False},
+                    "domains": {"type": "dict", "default": {}},
+                    "power_kw": {"type": "float", "default": 0.0},
                 },
             },
             "without": {"type": "list", "elements": "str", "default": []},
             "canaries": {"type": "list", "elements": "str", "default": []},
             "waves": {"type": "list", "elements": "str", "default": ["1", "4", "10%", "25%"]},
+            "limits": {"type": "dict", "default": {}},
             "budget": {"type": "int", "default": 0},
         },
         supports_check_mode=True,

@@ -16,6 +16,8 @@ class NamedNodesAction(ActionBase):
     _supports_check_mode = True
     # The parts of a store that the module takes.
     STORE_PARTS: tuple[str, ...] = ()
+    # The options of the action that the module does not have.
+    OWN: tuple[str, ...] = ()
 
     def rows(self, names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the module's option ``nodes``. Raises AnsibleActionFail for variables that are not valid."""
@@ -26,6 +28,7 @@ class NamedNodesAction(ActionBase):
         variables = task_vars or {}
         result = super().run(tmp, variables)
         arguments = dict(self._task.args)
+        self.given = {name: arguments.pop(name) for name in self.OWN if name in arguments}
         nodes, stores = arguments.get("nodes"), arguments.get("stores")
         if isinstance(nodes, list) and all(isinstance(node, str) for node in nodes):
             arguments["nodes"] = self.rows(nodes, variables.get("hostvars", {}))

@@ -9,11 +9,13 @@ dies, the next run continues the rollout where it was.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import listed
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.wave_limits import Placed, WaveLimits
 
 # The kinds of a step. "stopped" and "rollback" both end a failed rollout; only "rollback" has something to undo.
 CANARY, PROMOTE, WAVE, DONE, STOPPED, ROLLBACK = "canary", "promote", "wave", "done", "stopped", "rollback"
@@ -28,7 +30,7 @@ class RolloutNode:
 
     ``running`` is the digest that it runs, empty if it runs no Sailloft image. ``holds``: whether it is proven,
     including its health check. ``tried``: whether this run made it boot the target. ``spare``: whether it is in service
-    only in place of another node.
+    only in place of another node. ``domains`` and ``power_kw``: see Placed.
     """
 
     name: str
@@ -38,6 +40,13 @@ class RolloutNode:
     canary: bool = False
     tried: bool = False
     spare: bool = False
+    domains: tuple[tuple[str, str], ...] = ()
+    power_kw: float = 0.0
+
+    @property
+    def placed(self) -> Placed:
+        """Return where the node is."""
+        return Placed(self.name, self.domains, self.power_kw)
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,12 @@ class Rules:
     """The rules of a rollout.
 
     ``waves``: numbers of nodes that boot together, in order, the last repeated. ``budget``: accepted failures.
+    ``limits``: what a wave may take of a rack and the like.
     """
 
     waves: tuple[int, ...]
     budget: int
+    limits: WaveLimits = field(default_factory=WaveLimits)
 
     def __post_init__(self) -> None:
         """Raise ImageError if the budget is not a number of nodes."""
@@ -211,13 +222,14 @@ def replacements(nodes: list[RolloutNode], target: str, repaired: list[RolloutNo
 
 def planned(nodes: list[RolloutNode], target: str, promoted: bool, rules: Rules) -> tuple[tuple[str, ...], ...]:
     """Return the remaining waves if nothing fails, in order; they have canaries only if the channel is promoted."""
-    pending = [node.name for node in nodes if _pending(node, target) and (promoted or not node.canary)]
+    pending = [node.placed for node in nodes if _pending(node, target) and (promoted or not node.canary)]
     updated = sum(not node.canary and not _pending(node, target) for node in nodes)
     waves = []
     while pending:
-        size = _next_size(updated, rules.waves)
-        waves.append(tuple(pending[:size]))
-        pending, updated = pending[size:], updated + size
+        wave = rules.limits.take(pending, _next_size(updated, rules.waves))
+        waves.append(tuple(wave))
+        chosen = set(wave)
+        pending, updated = [node for node in pending if node.name not in chosen], updated + len(wave)
     return tuple(waves)
 
 
@@ -249,6 +261,12 @@ def decide(nodes: list[RolloutNode], target: str, channel: ChannelCopies, rules:
         )
     if not promoted:
         pending_canaries = tuple(node.name for node in nodes if node.canary and _pending(node, target))
+        if len(rules.limits.cut([node.placed for node in nodes if node.name in pending_canaries])) > 1:
+            raise ImageError(
+                "start together, and are more than node_boot_rollout_limits lets start at once",
+                "choose others in node_boot_rollout_canaries",
+                subject=f"canaries {fold(pending_canaries)}",
+            )
         return (
             RolloutStep(CANARY, pending_canaries, "canaries first")
             if pending_canaries
@@ -307,4 +325,4 @@ def table(
 
 
 def _names(names: tuple[str, ...] | list[str]) -> str:
-    return ", ".join(names) or "none"
+    return fold(names) or "none"

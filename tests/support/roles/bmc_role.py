@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Run only the part of the role node_boot that talks to a node's BMC."""
+"""Restart one node through its BMC, as node_boot_fleet does with many."""
 
 from __future__ import annotations
 
@@ -13,15 +13,23 @@ from playing import ansible_playbook
 PASSWORD = "do-not-show-me"
 
 
-def restart(folder, role_variables=None, **bmc):
+def restart(folder, http_boot=True, **bmc):
     """Have the BMC restart bm01, with the password in node_boot_bmc; return (exit status, output)."""
     given = {"username": "root", "password": PASSWORD, **bmc}
-    role = {"name": "sailloft.fleet.node_boot", "tasks_from": "node/restart"}
-    tasks = [{"ansible.builtin.include_role": role}]
+    asked = {"node": "bm01", "bmc": "{{ node_boot_bmc }}", "http_boot": http_boot}
+    tasks = [
+        {
+            "name": "Restart the node through its BMC",
+            "sailloft.fleet.node_boot_restart": {"nodes": [asked]},
+            "delegate_to": "localhost",
+            "register": "told",
+        },
+        {"ansible.builtin.fail": {"msg": "{{ told.nodes.bm01.msg }}"}, "when": "told.nodes.bm01.msg | length > 0"},
+    ]
     playbook = folder / "play.yml"
     playbook.write_text(yaml.safe_dump([{"hosts": "bm01", "gather_facts": False, "tasks": tasks}]))
     variables = folder / "variables.json"
-    variables.write_text(json.dumps({"node_boot_bmc": given, **(role_variables or {})}))
+    variables.write_text(json.dumps({"node_boot_bmc": given}))
     options = ["-vvv", "-i", "bm01,", "-e", f"@{variables}"]
     status, output = ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
     assert PASSWORD not in output
@@ -47,5 +55,5 @@ def starting(kind):
 
 
 def message(output):
-    """Return the last message of the role."""
+    """Return the messages of the restart."""
     return output.split("Restart the node through its BMC", 1)[1]

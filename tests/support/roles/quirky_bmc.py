@@ -30,7 +30,8 @@ class QuirkyBmc:
     ``targets`` are the boot targets that it offers, ``maker`` its Manufacturer. ``faults``: "read_only_mode" refuses a
     boot mode, "settings_only" takes the override in the settings resource alone, "forgets" accepts an override and
     shows none, "mode_needed" resets a mode that is not sent, "hides" shows no override at all, "slow_off" still shows
-    On once after ForceOff, "stays_on" always; On has no effect until it is off.
+    On once after ForceOff, "stays_on" always; On has no effect until it is off. "busy" answers a reset that it
+    makes with 503, "breaks_off" with nothing at all, "refuses" makes none and answers 400, "hangs" answers no request.
     """
 
     def __init__(self, folder, faults=(), targets=("None", "Pxe", "Hdd"), maker="", mode="UEFI", resets=None):
@@ -45,10 +46,13 @@ class QuirkyBmc:
         self.boot["BootSourceOverrideTarget@Redfish.AllowableValues"] = list(targets)
         self.maker = maker
         self.resets = resets or ["On", "ForceOff", "ForceRestart"]
+        self.released = threading.Event()
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
+                if "hangs" in owner.faults:
+                    owner.released.wait(60)
                 body = owner.resource(self.path.rstrip("/"))
                 self.answer(200 if body else 404, body or {"error": {"message": "no such resource"}})
 
@@ -57,8 +61,16 @@ class QuirkyBmc:
 
             def do_POST(self):
                 owner.changes.append(self.body()["ResetType"])
+                if "refuses" in owner.faults:
+                    self.answer(400, {"error": {"message": "not now"}})
+                    return
                 owner.set_power(owner.changes[-1])
-                self.answer(200, {})
+                if "breaks_off" in owner.faults:
+                    self.close_connection = True
+                elif "busy" in owner.faults:
+                    self.answer(503, {"error": {"message": "busy"}})
+                else:
+                    self.answer(200, {})
 
             def body(self):
                 return json.loads(self.rfile.read(int(self.headers["Content-Length"])))

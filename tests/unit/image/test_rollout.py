@@ -282,7 +282,7 @@ def test_the_module_returns_step_nodes_waves_and_table(run):
         f"rollout of {NEW[:12]}: canary, canaries first",
         "  canaries     bm01",
         "  wave 1       bm02",
-        "  wave 2       bm03, bm04",
+        "  wave 2       bm[03-04]",
     ]
     refused = run(target=NEW, channel="stable", stores=[store()], nodes=nodes, waves=["9", "1"])
     assert refused["msg"].startswith("waves ['9', '1']")
@@ -411,7 +411,7 @@ def test_nodes_that_failed_before_their_boot_are_shown_with_the_remaining_budget
         "  no answer    bm03 (before their boot; remaining budget: 0)",
         "  failed       bm03 (1, budget 1)",
         "  canaries     bm01",
-        "  wave 1       bm02, bm04",
+        "  wave 1       bm[02,04]",
     ]
 
 

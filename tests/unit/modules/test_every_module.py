@@ -34,7 +34,7 @@ SECRETS = {
     "monitoring_server": ["users", "secrets"],
     "netbox_links_info": ["netbox_token"],
     "node_boot_certificate": ["bmc.password"],
-    "node_boot_restart": ["bmc.password"],
+    "node_boot_restart": ["nodes.bmc.password"],
     "node_fence": ["bmc.password"],
     "node_health_info": ["bmcs.password"],
     "node_boot_statement": ["signing_password"],

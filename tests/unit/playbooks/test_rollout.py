@@ -25,8 +25,8 @@ def test_a_successful_rollout_boots_each_node_once_in_the_order_of_its_steps(fle
     assert set(fleet.runs().values()) == {"new"}
     assert fleet.channel() == "new"
     assert fleet.scripts() == len(fleet.nodes)
-    assert "bm01: " in output
-    assert "is up" in output
+    assert "canaries: 1 of 1 booted" in output
+    assert f"wave 1/{len(fleet.nodes) - 1}: 1 of 1 booted" in output
     proof = json.loads((fleet.folder / f"proofs/{last}.json").read_text())
     assert proof["holds"] is True
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The role node_boot restarts a node through a BMC: sushy-tools' emulator, with TLS and passwords, on the loopback."""
+"""Restarts through a BMC: sushy-tools' emulator, with TLS and passwords, on the loopback."""
 
 from __future__ import annotations
 
@@ -208,8 +208,7 @@ def test_a_missing_or_unnamed_system_is_reported(tmp_path, start):
 def test_a_node_with_http_boot_alone_is_refused_where_a_boot_server_is_a_proxy(tmp_path):
     bmc = QuirkyBmc(tmp_path / "quirky", targets=["Hdd", "UefiHttp"])
     try:
-        variables = {"node_boot_servers": ["bm01"], "boot_server_dhcp": "proxy"}
-        status, output = bmc_role.restart(tmp_path, variables, address=bmc.address, ca=bmc.ca)
+        status, output = bmc_role.restart(tmp_path, http_boot=False, address=bmc.address, ca=bmc.ca)
     finally:
         bmc.stop()
     assert status != 0

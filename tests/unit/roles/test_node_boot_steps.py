@@ -79,9 +79,8 @@ class Site:
         text = b""
         listed = [contents.inventory(store, {}) for store in self.stores]
         for module, arguments in tasks(file):
-            if module == "set_fact" and "__node_boot_pin" in arguments:
-                self.pinned = bool(arguments["__node_boot_pin"])
-            elif module == "node_boot_statement":
+            if module == "node_boot_statement":
+                self.pinned = file == "rollout/canaries.yml"
                 now_s = int(time.time())
                 seen = [
                     {**rows, "host": host, "statement": statement.sequence_in(store), "now_s": now_s}

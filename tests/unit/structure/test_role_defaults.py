@@ -12,7 +12,7 @@ import yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.wanted import options
 
 ROLES = Path(__file__).parents[3] / "roles"
-TYPES = {"bool": bool, "int": int, "str": str, "path": str, "list": list, "dict": dict, "raw": object}
+TYPES = {"bool": bool, "int": int, "float": float, "str": str, "path": str, "list": list, "dict": dict, "raw": object}
 
 
 def load(path):

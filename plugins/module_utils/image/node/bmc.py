@@ -40,7 +40,7 @@ REMEDIES = (
 ANSWERED = "read the BMC's own log, try node_boot_bmc.boot_mode and boot_target, update its firmware or restart it"
 
 # The suboptions of modules' option bmc.
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "type": {"type": "str", "choices": ["redfish", "ipmi"], "default": "redfish"},
     "address": {"type": "str", "required": True},
     "port": {"type": "int", "default": 623},
@@ -58,6 +58,10 @@ OPTIONS = {
 
 class BmcError(SailloftError):
     """The reason why the BMC did not restart the node."""
+
+
+class RequestedError(BmcError):
+    """The reason why the BMC may not have restarted the node, after it was asked to: only the node's boot decides."""
 
 
 @dataclass
@@ -83,6 +87,11 @@ class BootBmc:
         """Return the BMC of a module's option ``bmc``; ``http_boot``: whether the boot servers answer UEFI's."""
         return cls(**{item.name: params[item.name] for item in fields(cls) if item.name in params}, http_boot=http_boot)
 
+    @property
+    def limit_s(self) -> float:
+        """Return the time limit for a whole restart in seconds: about twelve requests, and two changes of the power."""
+        return 12.0 * self.timeout_s + 2.0 * self.power_timeout_s + READ_BACK_S
+
     def failure(self, node: str, host: str, cause: str, refused: str = "did not restart it") -> ImageError:
         """Return the error of what was requested for ``node`` from ``host``, by default a restart."""
         remedy = next((text for pattern, text in REMEDIES if re.search(pattern, cause)), ANSWERED)
@@ -104,16 +113,19 @@ def wait_for_override(read: Callable[[], str], wanted: str) -> None:
 
 
 def wait_for_power(read: Callable[[], str], wanted: str, limit_s: int) -> None:
-    """Read the power ("on", "off") until it is the wanted one. Raises BmcError at the end of the time limit."""
+    """Read the power ("on", "off") until it is the wanted one. Raises BmcError at the end of the time limit.
+
+    It is a RequestedError where the BMC no longer answers.
+    """
     attempts = max(1, limit_s // POLL_S)
     for attempt in range(attempts):
         try:
             power = read()
             if power == wanted:
                 return
-            cause = f"it accepted the command, but the power is {power}, not {wanted}, {limit_s} s later"
+            failure = BmcError(f"it accepted the command, but the power is {power}, not {wanted}, {limit_s} s later")
         except BmcError as error:
-            cause = f"it accepted the command, but does not answer {limit_s} s later: {error}"
+            failure = RequestedError(f"it accepted the command, but does not answer {limit_s} s later: {error}")
         if attempt + 1 < attempts:
             time.sleep(POLL_S)
-    raise BmcError(cause)
+    raise failure

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import (
     BmcError,
     BootBmc,
+    RequestedError,
     wait_for_override,
     wait_for_power,
 )
@@ -86,12 +87,17 @@ def errors_of_bmc() -> Iterator[None]:
         raise BmcError("No module named sushy")
     try:
         yield
-    except exceptions.ConnectionError as error:
-        raise BmcError(connection_cause(error)) from error
     except exceptions.SushyError as error:
-        raise BmcError(re.sub(r" Extended information: .*", "", str(error), flags=re.DOTALL).rstrip(".")) from error
+        raise BmcError(cause_of(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BmcError(f"its answer is not Redfish ({error})") from error
+
+
+def cause_of(error: Exception) -> str:
+    """Return the text of an error of sushy, without the BMC's extended information."""
+    if isinstance(error, exceptions.ConnectionError):
+        return connection_cause(error)
+    return re.sub(r" Extended information: .*", "", str(error), flags=re.DOTALL).rstrip(".")
 
 
 def connection_cause(error: Exception) -> str:
@@ -226,5 +232,9 @@ def reset(system: Any, limit_s: int) -> None:
     if steps is None:
         raise BmcError(f"it offers no restart, but {', '.join(sorted(reset_type.value for reset_type in offered))}")
     for step in steps:
-        system.reset_system(step)
+        try:
+            system.reset_system(step)
+        except (exceptions.ConnectionError, exceptions.ServerSideError) as error:
+            # A BMC that breaks off, or says that it is busy, may have done it.
+            raise RequestedError(f"it was asked for {step.value}: {cause_of(error)}") from error
         wait_for_power(lambda: power(system), "off" if step == kind.FORCE_OFF else "on", limit_s)

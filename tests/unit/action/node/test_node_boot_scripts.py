@@ -57,10 +57,10 @@ def test_a_timeout_may_be_text_from_the_command_line():
     assert scripts_rows(["bm01"], {"bm01": {**NODE, "node_boot_timeout_s": "600"}})[0]["name"] == "bm01"
 
 
-def test_a_canary_is_pinned_until_the_pin_is_empty():
-    pinned = {**NODE, "node_boot_image": {"channel": "lab"}, "__node_boot_pin": {"digest": "b" * 64}}
-    assert scripts_rows(["bm01"], {"bm01": pinned})[0]["digest"] == "b" * 64
-    assert scripts_rows(["bm01"], {"bm01": {**pinned, "__node_boot_pin": {}}})[0]["channel"] == "lab"
+def test_canaries_are_pinned_until_the_pin_is_empty():
+    follows = {**NODE, "node_boot_image": {"channel": "lab"}}
+    assert scripts_rows(["bm01"], {"bm01": follows}, "b" * 64)[0]["digest"] == "b" * 64
+    assert scripts_rows(["bm01"], {"bm01": follows})[0]["channel"] == "lab"
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,20 @@ def arguments(make, monkeypatch, hostvars, **given):
 
 def test_each_node_has_its_report_or_the_reason_why_it_has_none(make, monkeypatch):
     hostvars = {
-        "bm01": {"__node_boot_before": {"boot_id": "1", "image": "a" * 64}, "node_boot_image": {"channel": "stable"}},
-        "bm02": {"__node_boot_before": {"boot_id": "2", "image": None}, "node_boot_image": {"digest": "b" * 64}},
-        "bm03": {"__node_boot_before": {"msg": " bm03 does not answer\n", "unreachable": True}},
+        "bm01": {"node_boot_image": {"channel": "stable"}},
+        "bm02": {"node_boot_image": {"digest": "b" * 64}},
+        "bm03": {},
         "bm04": {},
-        "bm05": {"__node_boot_before": {"msg": " "}, "node_boot_image": None},
+        "bm05": {"node_boot_image": None},
+    }
+    rows = {
+        "bm01": {"answers": True, "running": "a" * 64, "why": "it is not proven"},
+        "bm02": {"answers": True, "running": ""},
+        "bm03": {"answers": False, "why": "bm03 does not answer"},
+        "bm05": {"answers": False, "why": ""},
     }
     names = ["bm02", "bm01", "bm03", "bm04", "bm05"]
-    assert arguments(make, monkeypatch, hostvars, nodes=names, stores=[])["nodes"] == [
+    assert arguments(make, monkeypatch, hostvars, nodes=names, rows=rows, stores=[])["nodes"] == [
         {"name": "bm02", "running": "", "silence": "", "pinned": "b" * 64},
         {"name": "bm01", "running": "a" * 64, "silence": "", "pinned": ""},
         {"name": "bm03", "running": "", "silence": "bm03 does not answer", "pinned": ""},

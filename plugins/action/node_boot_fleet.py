@@ -1,0 +1,444 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Read, drain, restart, wait for and prove many nodes in one task: no process and no module for each on the controller.
+
+What the inventory says of a node is read from its own variables, as a task on it would. A node that fails has the
+reason in its row, and does not stop the others.
+
+One file because all steps reach the nodes and keep their rows in the same way.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.action import node_boot_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import wave_limits
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.at_once import at_once
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_fleet
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import OPTIONS
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_fleet import (
+    DRAIN,
+    HEALTH,
+    RETURN,
+    BootRow,
+    BootWait,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import BootAnswer, Limits, summary
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import (
+    ExpectedImage,
+    Gate,
+    SeenNode,
+    prove,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import NoAnswerError, ReachedHost
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
+
+SPEC: dict[str, Any] = {
+    "step": {
+        "type": "str",
+        "required": True,
+        "choices": ["look", "drain", "boot", "prove", "return", "returned", "spares"],
+    },
+    "names": {"type": "list", "elements": "str", "required": True},
+    "rows": {"type": "dict", "default": {}},
+    "channel": {"type": "str"},
+    "manifests": {"type": "list", "elements": "dict", "default": []},
+    "predictions": {"type": "list", "elements": "dict", "default": []},
+    "sequence": {"type": "int", "default": 0},
+    "path": {"type": "path", "default": "proofs"},
+    "http_boot": {"type": "bool", "default": True},
+    "read_s": {"type": "int", "default": 120},
+    "title": {"type": "str", "default": ""},
+}
+INFO, RESTART = "sailloft.fleet.node_image_info", "sailloft.fleet.node_boot_restart"
+# A command that drains a node waits for its jobs; a health check measures.
+COMMAND_S = 86400.0
+# What a BMC's host needs beside the requests: to start Python.
+START_S = 60.0
+
+
+@dataclass(frozen=True)
+class ProvedImage:
+    """The image that a node is to run: its digest, the channel that names it, and what is known of it.
+
+    ``channel`` is empty for a pin; ``manifest`` is the text of manifest.json; ``prediction`` that of pcrs.json, empty
+    if there is none.
+    """
+
+    digest: str
+    channel: str
+    manifest: str
+    prediction: str
+
+
+def prove_node(
+    name: str,
+    variables: Mapping[str, Any],
+    image: ProvedImage,
+    state: dict[str, Any],
+    gate: Gate | None,
+    given: dict[str, Any],
+    check_mode: bool,
+) -> dict[str, Any]:
+    """Write the proof of a node, and return its result as a module's, also if it does not hold or cannot be made.
+
+    ``given``: ``path``, the directory of the proofs; ``sequence``, that of the statement; and whether the node was
+    ``booted`` by this run.
+    """
+    try:
+        row = node_boot_scripts.node_row(name, variables)
+        expected = ExpectedImage.of_text(
+            image.digest,
+            image.manifest,
+            NodePlan.of_options(name, {**row, **given, "prediction": image.prediction}),
+            image.channel,
+            row["kernel_arguments"],
+            node_boot_scripts.texts(name, "node_boot_units_may_fail", variables),
+        )
+        proof = prove(name, expected, SeenNode(state, gate))
+        return written(proof, page(proof), given["path"], check_mode)
+    except SailloftError as error:
+        return {**error.result(), "failed": True, "msg": f"{name}: {error}"}
+    except AnsibleActionFail as error:
+        return {"failed": True, "msg": str(error)}
+
+
+def slurped(results: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the texts of files, by the item of the loop of ansible.builtin.slurp that read them."""
+    return {row["item"]: base64.b64decode(row["content"]).decode() for row in results if "content" in row}
+
+
+class ActionModule(ActionBase):
+    """Take one step with all named nodes."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        variables = task_vars or {}
+        result = super().run(tmp, variables)
+        _given, self._given = self.validate_argument_spec(SPEC)
+        hostvars = variables["hostvars"]
+        # Ansible gives an action no other way to its inventory and to the variables of another host.
+        self._inventory, self._manager = hostvars._inventory, hostvars._variable_manager
+        self._hosts: dict[str, ReachedHost] = {}
+        self._programs: dict[str, bytes] = {}
+        self._diffs: list[dict[str, Any]] = []
+        self._changed = False
+        given, names = self._given, self._given["names"]
+        self._rows = {name: BootRow.of(given["rows"].get(name, {})) for name in names}
+        if given["channel"] is not None:
+            for row in self._rows.values():
+                row.channel = given["channel"]
+        self._manifests, self._predictions = slurped(given["manifests"]), slurped(given["predictions"])
+        due: list[str] = getattr(self, f"_{given['step']}")()
+        return {
+            **result,
+            "changed": self._changed,
+            "diff": self._diffs,
+            "rows": {name: row.to_dict() for name, row in self._rows.items()},
+            "due": due,
+            "booting": [name for name, row in self._rows.items() if row.boots],
+        }
+
+    # The steps. Each returns the nodes whose hook, a file of tasks, is to run next.
+
+    def _look(self) -> list[str]:
+        """Read all nodes, and prove those that run their image."""
+        states = self._read(self._rows)
+        running = []
+        for name, row in self._rows.items():
+            row.look(states[name], self._arguments(name), self._flag(name, "node_boot_force"))
+            row.tasks = [hook for hook in (DRAIN, HEALTH, RETURN) if "tasks" in self._hook(name, hook)]
+            row.mac = str(self._host(name).variables.get("node_boot_mac") or "")
+            row.spare = self._flag(name, "node_boot_spare")
+            row.domains = wave_limits.domains_of(self._host(name).variables)
+            row.power_kw = float(self._host(name).variables.get("node_boot_power_kw") or 0)
+            if row.image and row.running == row.image and not row.forced:
+                running.append(name)
+        return self._prove_all({name: states[name].state or {} for name in running})
+
+    def _drain(self) -> list[str]:
+        """Take the nodes that are to boot out of service."""
+        if self._task.check_mode:
+            return []
+        boots = [name for name, row in self._rows.items() if row.needed]
+        for name in boots:
+            self._rows[name].begin()
+        self._commands(boots, DRAIN)
+        return [name for name in boots if DRAIN in self._rows[name].tasks]
+
+    def _boot(self) -> list[str]:
+        """Restart the nodes, wait until they have booted, and prove them."""
+        if self._task.check_mode:
+            shown = boot_fleet.would_boot({name: row for name, row in self._rows.items() if row.needed})
+            print_lines(shown)
+            self._changed = self._changed or bool(shown)
+            return []
+        boots = [name for name, row in self._rows.items() if row.boots]
+        for name in boots:
+            if DRAIN in self._rows[name].tasks:
+                self._rows[name].failed_if(self._ran(name, DRAIN))
+        began = self._restart([name for name in boots if self._rows[name].boots])
+        return self._prove_all(self._wait(began))
+
+    def _prove(self) -> list[str]:
+        """Prove the nodes whose health check, a file of tasks, has ended."""
+        names = [name for name, row in self._rows.items() if row.unproven]
+        for name, answer in self._read(names).items():
+            row, failure = self._rows[name], self._ran(name, HEALTH)
+            title = str(self._hook(name, HEALTH).get("tasks"))
+            if answer.state is None:
+                row.fails(f"it does not answer after its health check: {answer.why}")
+            else:
+                self._write_proof(name, answer.state, Gate(title, not failure, failure))
+        return []
+
+    def _return(self) -> list[str]:
+        """Return the proven nodes to service."""
+        if self._task.check_mode:
+            return []
+        back = [name for name, row in self._rows.items() if row.returns]
+        self._commands(back, RETURN)
+        for name in back:
+            self._rows[name].out = RETURN in self._rows[name].tasks
+        return [name for name in back if self._rows[name].out]
+
+    def _spares(self) -> list[str]:
+        """Return spares to service, in place of other nodes."""
+        for row in self._rows.values():
+            row.out, row.spare = True, False
+        return self._return()
+
+    def _returned(self) -> list[str]:
+        """Take note which nodes the tasks have returned to service."""
+        for name, row in self._rows.items():
+            if row.returns and not self._task.check_mode:
+                row.failed_if(self._ran(name, RETURN))
+                row.out = not row.holds
+        return []
+
+    # What the steps share.
+
+    def _host(self, name: str) -> ReachedHost:
+        if name not in self._hosts:
+            self._hosts[name] = ReachedHost(self, name, self._manager, self._inventory)
+        return self._hosts[name]
+
+    def _hook(self, name: str, hook: str) -> dict[str, Any]:
+        return dict(self._host(name).variables.get(hook) or {})
+
+    def _flag(self, name: str, setting: str) -> bool:
+        return bool(boolean(self._host(name).variables.get(setting) or False))
+
+    def _arguments(self, name: str) -> list[str]:
+        """Return the kernel arguments that the node is to have."""
+        manifest = self._manifests.get(self._rows[name].image)
+        own = list(self._host(name).variables.get("node_boot_kernel_arguments") or [])
+        return [*json.loads(manifest)["kernel_arguments"], *own] if manifest else own
+
+    def _ran(self, name: str, hook: str) -> str:
+        """Return why the tasks of a hook failed on the node; empty if they did not."""
+        ran = self._host(name).variables.get("__node_boot_ran") or {}
+        if ran.get("hook") != hook:
+            return f"the tasks of {hook} have not ended; the node or the host that they run on was lost"
+        return str(ran.get("failure") or "")
+
+    def _program(self, host: ReachedHost) -> bytes:
+        if host.interpreter not in self._programs:
+            self._programs[host.interpreter] = host.shell.program(INFO, {}, host.values)
+        return self._programs[host.interpreter]
+
+    def _ask(self, name: str) -> BootAnswer:
+        """Return the answer of a node; runs in a thread."""
+        host = self._hosts[name]
+        try:
+            return BootAnswer(host.shell.module(self._programs[host.interpreter], host.interpreter))
+        except (AnsibleConnectionFailure, NoAnswerError) as error:
+            return BootAnswer(why=boot_fleet.last_line(str(error)))
+
+    def _read(self, names: Iterable[str]) -> dict[str, BootAnswer]:
+        answers: dict[str, BootAnswer] = {}
+        chosen = list(names)
+        for name in chosen:
+            self._program(self._host(name))
+        at_once(chosen, self._ask, lambda name, outcome: answers.update({name: self._answer(outcome)}), self._read_s)
+        return {name: answers[name] for name in chosen}
+
+    def _read_s(self, _name: str) -> float:
+        return float(self._given["read_s"])
+
+    def _answer(self, outcome: BootAnswer | Exception) -> BootAnswer:
+        if isinstance(outcome, BootAnswer):
+            return outcome
+        if isinstance(outcome, TimeoutError):
+            return BootAnswer(why=f"it hangs: no answer in {self._given['read_s']} s")
+        return BootAnswer(why=boot_fleet.last_line(f"{type(outcome).__name__}: {outcome}"))
+
+    def _commands(self, names: list[str], hook: str) -> None:
+        """Run the command of a hook for each node that has one; a failure is the node's."""
+        hooks = {name: self._hook(name, hook) for name in names}
+        chosen = {name: value for name, value in hooks.items() if "command" in value}
+        places = {name: self._host(str(value.get("host") or "localhost")) for name, value in chosen.items()}
+        for place in places.values():
+            place.shell  # noqa: B018 it is made here, in the main thread
+
+        def ended(name: str, outcome: dict[str, Any] | Exception) -> None:
+            failure = boot_fleet.command_failure(name, chosen[name]["command"], places[name].name, outcome)
+            if failure:
+                self._rows[name].fails(failure)
+
+        at_once(
+            chosen, lambda name: places[name].shell.command(chosen[name]["command"]), ended, lambda _name: COMMAND_S
+        )
+        self._changed = self._changed or bool(chosen)
+
+    def _restart(self, names: list[str]) -> dict[str, float]:
+        """Restart nodes through their BMCs, one call for each host that accesses them; return when each began."""
+        by_place: dict[str, list[dict[str, Any]]] = {}
+        for name in names:
+            bmc = self._bmc(name)
+            if bmc is None:
+                continue
+            place = str(self._host(name).variables.get("node_boot_bmc_from") or "localhost")
+            by_place.setdefault(place, []).append({"node": name, "bmc": bmc, "http_boot": self._given["http_boot"]})
+        programs = {}
+        for place, nodes in by_place.items():
+            host = self._host(place)
+            programs[place] = host.shell.program(RESTART, {"nodes": nodes, "host": place}, dict(host.values))
+        began: dict[str, float] = {}
+
+        def ended(place: str, outcome: dict[str, Any] | Exception) -> None:
+            now_s = time.monotonic()
+            for row in by_place[place]:
+                name, node = row["node"], self._rows[row["node"]]
+                if isinstance(outcome, Exception):
+                    node.fails(boot_fleet.lost_place(name, place, outcome))
+                    continue
+                told = outcome["nodes"][name]
+                node.restarted(told["msg"], told["requested"])
+                if told["requested"]:
+                    began[name] = now_s - told["since_s"]
+
+        def restart(place: str) -> dict[str, Any]:
+            host = self._hosts[place]
+            return host.shell.module(programs[place], host.interpreter)
+
+        at_once(by_place, restart, ended, lambda place: START_S + boot_fleet.restart_limit_s(by_place[place]))
+        self._changed = self._changed or bool(names)
+        return began
+
+    def _bmc(self, name: str) -> dict[str, Any] | None:
+        """Return the BMC of a node; None if it cannot be asked, which is a failure of this node alone."""
+        try:
+            bmc = dict(self._host(name).variables.get("node_boot_bmc") or {})
+        except AnsibleError as error:
+            self._rows[name].fails(f"{name}: node_boot_bmc: {error}")
+            return None
+        faults = ArgumentSpecValidator(OPTIONS).validate(bmc).error_messages
+        if faults:
+            self._rows[name].fails(f"{name}: node_boot_bmc: {'; '.join(faults)}; correct the variable")
+            return None
+        return bmc
+
+    def _wait(self, began: dict[str, float]) -> dict[str, dict[str, Any]]:
+        """Wait until the nodes have booted, and return their states; a node that does not boot fails."""
+        waits, states, elapsed = {}, {}, {}
+        for name, began_s in began.items():
+            host, row = self._host(name), self._rows[name]
+            limits = Limits(
+                row.boot_id,
+                float(host.variables.get("node_boot_restart_timeout_s") or 120),
+                float(host.variables.get("node_boot_timeout_s") or 1800),
+            )
+            waits[name] = BootWait(name, limits, began_s, time.monotonic(), host.shell.port(), row.doubt)
+            self._program(host)
+        shown = boot_fleet.BootProgress(self._given["title"], len(waits), print_lines)
+
+        def attempt(name: str) -> BootAnswer | None:
+            return self._ask(name) if waits[name].worth_asking() else None
+
+        def ended(name: str, outcome: BootAnswer | Exception | None) -> float | None:
+            wait, answer = waits[name], None if outcome is None else self._answer(outcome)
+            try:
+                state = wait.judge(answer, time.monotonic())
+            except SailloftError as error:
+                self._rows[name].fails(str(error))
+            else:
+                shown.tell(wait, time.monotonic())
+                if state is None:
+                    return wait.pause_s(time.monotonic())
+                states[name] = state
+                elapsed[name] = time.monotonic() - began[name]
+            shown.ended(name, name in states, time.monotonic())
+            return None
+
+        shown.begin(waits)
+        at_once(waits, attempt, ended, self._read_s)
+        if elapsed:
+            slowest = max(elapsed, key=lambda name: elapsed[name])
+            print_lines([f"{slowest}, the last one: {summary(states[slowest], round(elapsed[slowest], 1))}"])
+        return states
+
+    def _prove_all(self, states: dict[str, dict[str, Any]]) -> list[str]:
+        """Run the health checks of nodes, and write their proofs; return those whose check is a file of tasks."""
+        due = [name for name in states if HEALTH in self._rows[name].tasks]
+        for name in due:
+            self._rows[name].unproven = True
+        rest = {name: state for name, state in states.items() if not self._rows[name].unproven}
+        hooks = {name: self._hook(name, HEALTH) for name in rest}
+        asked = {name: hook["command"] for name, hook in hooks.items() if "command" in hook}
+        places = {name: self._host(str(hooks[name].get("host") or name)) for name in asked}
+        for place in places.values():
+            place.shell  # noqa: B018 it is made here, in the main thread
+
+        def ended(name: str, outcome: dict[str, Any] | Exception) -> None:
+            title = " ".join(asked[name])
+            failure = boot_fleet.command_failure(name, asked[name], places[name].name, outcome)
+            output = boot_fleet.command_output(outcome) if isinstance(outcome, dict) else failure
+            self._write_proof(name, rest[name], Gate(title, not failure, output))
+
+        at_once(asked, lambda name: places[name].shell.command(asked[name]), ended, self._health_s)
+        for name in rest:
+            if name not in asked:
+                self._write_proof(name, rest[name], None)
+        return [] if self._task.check_mode else due
+
+    def _health_s(self, name: str) -> float:
+        """Return the time limit of a health check: a node that was not booted has to answer as to a reading."""
+        booted = self._rows[name].booted
+        return float(self._host(name).variables.get("node_boot_timeout_s") or 1800) if booted else self._read_s(name)
+
+    def _write_proof(self, name: str, state: dict[str, Any], gate: Gate | None) -> None:
+        row = self._rows[name]
+        given = {key: self._given[key] for key in ("sequence", "path")}
+        image = ProvedImage(
+            row.image,
+            row.channel,
+            self._manifests.get(row.image, ""),
+            self._predictions.get(row.image, ""),
+        )
+        done = prove_node(
+            name, self._host(name).variables, image, state, gate, {**given, "booted": row.booted}, self._task.check_mode
+        )
+        row.proven_by(state, bool(done.get("holds")), str(done.get("msg") or ""))
+        self._changed = self._changed or bool(done.get("changed"))
+        self._diffs += done.get("diff") or []
