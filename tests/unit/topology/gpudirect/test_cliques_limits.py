@@ -7,7 +7,7 @@ from __future__ import annotations
 import gpudirect_servers as servers
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import cliques
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import cliques, reach
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.cliques import Clique, Cliques
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 
@@ -168,7 +168,7 @@ def test_a_port_that_redirects_requests_sends_them_to_the_host_bridge(monkeypatc
         port.acs.control = control
     host = build.done()
     if not planned:
-        monkeypatch.setattr(cliques.AcsPlan, "ports", ())
+        monkeypatch.setattr(reach.AcsPlan, "ports", ())
     assert len(cliques.find(host, gpus(host), []).cliques) == count
 
 
