@@ -60,6 +60,11 @@ options:
     type: list
     elements: dict
     default: []
+  storage:
+    description: >-
+      C(gdscheck -p) as M(sailloft.fleet.gpu_acceptance_run) returned it, and as C(mode) and C(settings) the node's
+      O(sailloft.fleet.gpu_node#module:storage) and O(sailloft.fleet.gpu_node#module:storage_settings).
+    type: dict
   baseline:
     description: The JSON file of an earlier proof of this kind.
     type: path
@@ -106,11 +111,15 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import judge
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage import cufile, gdscheck
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.saved import read_saved
 
 
@@ -133,8 +142,15 @@ def proof(params: dict[str, Any]) -> Proof:
         f"Measured on {params['name']}",
         params["name"],
         judge.claims(results, baseline(params["baseline"]) if params["baseline"] else None)
-        + judge.of_counters(params["rails"], params["counters"]),
+        + judge.of_counters(params["rails"], params["counters"])
+        + (storage(params["storage"], node) if params["storage"] else []),
     )
+
+
+def storage(run: dict[str, Any], node: Host) -> list[Claim]:
+    """Return the claims about GPUDirect Storage. Raises RequestError for invalid settings."""
+    settings = cufile.settings(Settings(RequestError, "storage_settings", run.get("settings") or {}), run["mode"])
+    return gdscheck.claims(run, run["mode"], settings, sum(item.kind == "gpu" for item in node.functions))
 
 
 def baseline(path: str) -> dict[str, float]:
@@ -162,6 +178,7 @@ def main() -> None:
             "nccl_nodes": {"type": "dict", "required": True},
             "rails": {"type": "list", "elements": "dict", "default": []},
             "counters": {"type": "list", "elements": "dict", "default": []},
+            "storage": {"type": "dict"},
             "baseline": {"type": "path"},
         },
         supports_check_mode=True,

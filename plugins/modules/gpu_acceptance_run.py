@@ -13,8 +13,8 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Runs C(nvbandwidth), C(all_reduce_perf) of nccl-tests or C(ib_write_bw) of perftest, if it is installed, and returns
-    its output. M(sailloft.fleet.gpu_acceptance_proof) judges the result.
+  - Runs C(nvbandwidth), C(all_reduce_perf) of nccl-tests, C(ib_write_bw) of perftest or C(gdscheck) of gds-tools, if it
+    is installed, and returns its output. M(sailloft.fleet.gpu_acceptance_proof) judges the result.
   - A tool that is absent, fails, or does not end within O(limit_s) is "not measured", with the reason; the module
     does not fail. C(timeout) ends the tool and its processes even if this module is killed.
   - With C(--check) nothing is run.
@@ -22,7 +22,7 @@ options:
   tool:
     description: The tool.
     type: str
-    choices: [nvbandwidth, all_reduce_perf, ib_write_bw]
+    choices: [nvbandwidth, all_reduce_perf, ib_write_bw, gdscheck]
     required: true
   paths:
     description: Directories in which the tool is searched first.
@@ -157,7 +157,11 @@ def main() -> None:
     texts_option = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
-            "tool": {"type": "str", "choices": ["nvbandwidth", "all_reduce_perf", "ib_write_bw"], "required": True},
+            "tool": {
+                "type": "str",
+                "choices": ["nvbandwidth", "all_reduce_perf", "ib_write_bw", "gdscheck"],
+                "required": True,
+            },
             "paths": {"type": "list", "elements": "path", "default": []},
             "launcher": texts_option,
             "arguments": texts_option,

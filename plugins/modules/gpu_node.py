@@ -79,9 +79,22 @@ options:
     type: bool
     default: true
   storage:
-    description: Whether the node gets nvidia-fs, the kernel module of GPUDirect Storage.
-    type: bool
-    default: false
+    description:
+      - How GPUDirect Storage reaches local NVMe drives. V(nvidia_fs) installs and loads the kernel module nvidia-fs,
+        which network file systems need too. V(p2pdma) uses the kernel's own P2PDMA and sets what it needs; V(pci) of
+        O(parts) with it sets the kernel argument C(nvme_core.multipath=N).
+      - Both write C(/etc/cufile.json). M(sailloft.fleet.gpu_storage_info) tells what the node allows.
+    type: str
+    choices: [none, p2pdma, nvidia_fs]
+    default: none
+  storage_settings:
+    description:
+      - Further settings of C(cufile.json), each by its full path, such as C(fs.gpfs.gds_write_support). Paths that
+        cuFile does not know are refused.
+      - V(rails) as a list of addresses (C(properties.rdma_dev_addr_list)) stands for the IPv4 addresses of the node's
+        RDMA interfaces, by rail.
+    type: dict
+    default: {}
   extra_packages:
     description: Names of other packages of these archives, such as V(perftest), in any version.
     type: list

@@ -44,7 +44,8 @@ def options() -> dict[str, Any]:
         "rdma": {"type": "str", "choices": [r.INBOX, r.DOCA], "default": r.INBOX},
         "fabric": {"type": "str", "choices": [r.AUTO, r.NONE, r.NVSWITCH, r.NVLINK5], "default": r.AUTO},
         "dcgm": {"type": "bool", "default": True},
-        "storage": {"type": "bool", "default": False},
+        "storage": {"type": "str", "choices": list(r.STORAGE), "default": r.NONE},
+        "storage_settings": {"type": "dict", "default": {}},
         "extra_packages": texts,
         "rails_on_one_subnet": {"type": "bool", "default": False},
         "signing": {"type": "bool", "default": False},
@@ -72,7 +73,7 @@ def ensure(system: System, node: dict[str, Any], in_image: bool, check: bool = F
     if "software" in parts:
         outcome = software.ensure(system, node, in_image, check)
         facts = outcome.facts
-        if facts["reboot_required"]:
+        if facts["reboot_required"] and facts["loaded"] != facts["driver"]:
             loaded = facts["loaded"] or "none"
             outcome.pending.append(f"the driver {facts['driver']} is to be loaded, and {loaded} is")
         if facts["install"] or facts["modules_missing"]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage.modes import MULTIPATH_OFF, P2PDMA
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import refuse_unsupported
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
@@ -30,8 +31,10 @@ def ensure(system: System, node: dict[str, Any], in_image: bool, check: bool = F
     size = node["max_read_request_bytes"]
     reads = [{"devices": DEVICES, "max_read_request_bytes": size}] if size else []
     outcome = Outcome(facts={"reboot_required": False})
-    if not in_image and (iommu or acs_by_port):
-        arguments = {"iommu": iommu, "acs_by_port": acs_by_port}
+    # nvme_core may be in the initramfs, whose modprobe.d can be old.
+    off = [MULTIPATH_OFF] if node.get("storage") == P2PDMA else []
+    if not in_image and (iommu or acs_by_port or off):
+        arguments = {"iommu": iommu, "acs_by_port": acs_by_port, "arguments": off}
         outcome = kernel_arguments.ensure(recording, arguments, check)
     reboot_required, notes = outcome.facts["reboot_required"], []
     if reads or acs_by_port:

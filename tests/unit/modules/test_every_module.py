@@ -200,6 +200,7 @@ REFUSED = {
 NEVER_REFUSED = (
     "fleet_node_info",
     "gpu_acceptance_run",
+    "gpu_storage_info",
     "ib_fabric_info",
     "node_boot_restart",
     "node_fence",

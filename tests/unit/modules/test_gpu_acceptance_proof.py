@@ -165,3 +165,14 @@ def test_an_unreadable_baseline_is_refused(prove, tmp_path, text, why):
     assert message.startswith(f"a: baseline {place}: ")
     assert why in message
     assert message.endswith("; give the JSON file that an earlier run of accept.yml wrote")
+
+
+@pytest.mark.parametrize(("token", "holds"), [("p2pdma", True), ("nvfs", False)])
+def test_gpudirect_storage_is_compared_with_the_node_s_settings(prove, tmp_path, token, holds):
+    output = f"DRIVER CONFIGURATION:\nNVMe : {token}, compat\n"
+    storage = {**ran(output), "mode": "p2pdma", "settings": {"properties.allow_compat_mode": False}}
+    prove(storage=storage)
+    claims = json.loads((tmp_path / "proofs/acceptance-a.json").read_text())["claims"]
+    named = {claim["claim"]: claim["holds"] for claim in claims if claim["layer"] == "gpudirect storage"}
+    assert named["cuFile uses p2pdma for NVMe drives"] is holds
+    assert named["properties.allow_compat_mode is in force"] is False

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import files, packages, plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import MachineFacts, observe
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import UBUNTU
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage import cufile, facts, modes
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -22,6 +24,8 @@ def ensure(system: System, data: dict[str, Any], in_image: bool, check: bool = F
     """
     request = r.read(data)
     machine = observe(system, in_image)
+    if cufile.needs_rails(request.cufile) and not in_image:
+        machine = replace(machine, rails=facts.rail_addresses(system))
     node_plan = plan.make(request, machine)
     outcome = _write(system, machine, node_plan.files, check)
     missing = [package for package in node_plan.packages if not package.is_installed(machine.installed)]
@@ -41,7 +45,18 @@ def ensure(system: System, data: dict[str, Any], in_image: bool, check: bool = F
         secure_boot=bool(machine.secure_boot),
         notes=list(node_plan.notes),
     )
+    if request.storage == modes.P2PDMA:
+        outcome.pending += _p2pdma_pending(machine)
+        outcome.facts["reboot_required"] |= bool(outcome.pending)
     return outcome
+
+
+def _p2pdma_pending(machine: MachineFacts) -> list[str]:
+    """Return what P2PDMA waits for until the next boot."""
+    pending = ["nvme_core uses multipath until the next boot"] if machine.nvme_multipath else []
+    if machine.loaded and not modes.set_for_p2pdma(machine.registry):
+        pending.append("the driver maps the GPUs' memory for P2PDMA when it is loaded again")
+    return pending
 
 
 def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
@@ -102,6 +117,7 @@ def _write(system: System, machine: MachineFacts, wanted: dict[str, str], check:
 def _left(system: System, machine: MachineFacts) -> list[str]:
     """Return the files of this module that exist."""
     paths = [path for path in files.SETTINGS if system.exists(path)]
+    paths += [path for path, head in files.SHARED.items() if (system.read_bytes(path) or b"").startswith(head.encode())]
     for pattern in (files.SOURCES[machine.system.packages], files.KEYS[machine.system.packages]):
         folder, _slash, name = pattern.rpartition("/")
         expression = re.escape(name).replace(r"\{\}", "[a-z0-9-]+")

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.packages import Package
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage import cufile
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage.modes import NVIDIA_FS, P2PDMA, REGISTRY
 
 OURS = "# Written by sailloft.fleet.gpu_node; changes here are lost.\n"
 # This module owns the files of these names: those that are not in the plan are removed.
@@ -22,6 +24,8 @@ SERVICE_LIMITS = "/etc/systemd/system.conf.d/sailloft-gpu-node.conf"
 SYSCTL = "/etc/sysctl.d/60-sailloft-gpu-node.conf"
 STREAM = "/etc/dnf/modules.d/nvidia-driver.module"
 SETTINGS = (PINS, MODPROBE, MODULES_LOAD, LIMITS, SERVICE_LIMITS, SYSCTL, STREAM)
+# A package has a file of this name, too: it is removed only if it begins with our head.
+SHARED = {cufile.PATH: cufile.HEAD}
 # With several rails on one subnet each NIC answers ARP requests for its own address only, and sends them from it (Linux
 # Documentation/networking/ip-sysctl.rst). The values are IBM's: apoorvemohan/HCIR, vela_asplos2025/vmsetup.
 ARP = {"net.ipv4.conf.all.arp_announce": 1, "net.ipv4.conf.all.arp_filter": 1, "net.ipv4.conf.all.arp_ignore": 2}
@@ -73,21 +77,31 @@ def stream(branch: int) -> str:
     return f"[nvidia-driver]\nname=nvidia-driver\nstream={branch}-open\nprofiles=\nstate=enabled\n\n"
 
 
-def settings(request: r.SoftwareRequest, fabric: str) -> dict[str, str]:
-    """Return the files of kernel modules, limits and ARP."""
+def settings(request: r.SoftwareRequest, fabric: str, rails: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the files of kernel modules, limits, ARP and cuFile; ``rails`` as in ``cufile.render``."""
     load = ["nvidia", "nvidia-uvm"]
     load += ["nvidia-peermem"] if request.gpudirect == r.PEERMEM else []
-    load += ["nvidia-fs"] if request.storage else []
+    load += ["nvidia-fs"] if request.storage == NVIDIA_FS else []
     # Fabric Manager reaches NVLink 5 switches through this interface (Fabric Manager user guide, NVLink 5).
     load += ["ib_umad"] if fabric == r.NVLINK5 else []
     # RDMA pins memory. Sessions get the limit from pam_limits, services from systemd's default.
     limits = (f"{user} {kind} memlock unlimited\n" for user in ("*", "root") for kind in ("soft", "hard"))
     content_by_path = {
-        MODPROBE: OURS + "blacklist nouveau\noptions nouveau modeset=0\n",
+        MODPROBE: OURS + "blacklist nouveau\noptions nouveau modeset=0\n" + _p2pdma(request),
         MODULES_LOAD: OURS + "".join(f"{module}\n" for module in load),
         LIMITS: OURS + "".join(limits),
         SERVICE_LIMITS: OURS + "[Manager]\nDefaultLimitMEMLOCK=infinity\n",
     }
+    if request.cufile:
+        content_by_path[cufile.PATH] = cufile.render(request.cufile, rails)
     if request.rails_on_one_subnet:
         content_by_path[SYSCTL] = OURS + "".join(f"{name} = {value}\n" for name, value in ARP.items())
     return content_by_path
+
+
+def _p2pdma(request: r.SoftwareRequest) -> str:
+    """Return the options of kernel modules for P2PDMA; where the initramfs has nvme, a kernel argument does it too."""
+    if request.storage != P2PDMA:
+        return ""
+    registry = "".join(f"{name}={value};" for name, value in REGISTRY.items())
+    return f'options nvme_core multipath=N\noptions nvidia NVreg_RegistryDwords="{registry}"\n'

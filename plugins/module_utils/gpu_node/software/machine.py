@@ -9,6 +9,7 @@ import shlex
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT, SupportedSystem, find
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage import facts
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System as Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import function_roles as roles
@@ -46,7 +47,8 @@ class MachineFacts:
 
     ``kernels`` are those that need modules: the running one, or in an image all of its kernels. ``modules`` has the
     version of nvidia.ko by kernel, for kernels that have it; ``installed`` has versions by package. ``loaded`` is the
-    version of the running driver.
+    version of the running driver. ``rails`` as in ``cufile.render``, if it needs them. ``nvme_multipath`` and
+    ``registry`` as in ``StorageFacts``.
     """
 
     system: SupportedSystem
@@ -59,6 +61,9 @@ class MachineFacts:
     installed: dict[str, str] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
     loaded: str | None = None
+    rails: tuple[str, ...] = ()
+    nvme_multipath: bool | None = None
+    registry: str | None = None
 
 
 def observe(host: Host, in_image: bool) -> MachineFacts:
@@ -85,6 +90,8 @@ def observe(host: Host, in_image: bool) -> MachineFacts:
         installed=_installed(host, system),
         modules=_modules(host, tuple(kernels)),
         loaded=None if in_image else _loaded(host),
+        nvme_multipath=None if in_image else facts.multipath(host),
+        registry=None if in_image else facts.registry(host),
     )
 
 

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.s
     UBUNTU,
     SupportedSystem,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage.modes import NVIDIA_FS
 
 # From this branch on, NVIDIA's package names for Ubuntu do not contain the branch.
 PLAIN_NAMES_FROM = 590
@@ -63,7 +64,7 @@ def wanted(request: r.SoftwareRequest, machine: MachineFacts, fabric: str, doca:
         # Only the Debian packages have this epoch.
         dcgm = f"1:{release.dcgm}"
         packages += [Package(f"datacenter-gpu-manager-4-{part}", dcgm) for part in ("core", f"cuda{release.cuda}")]
-    if request.storage:
+    if request.storage == NVIDIA_FS:
         packages += [Package(name, release.nvidia_fs) for name in ("nvidia-fs", "nvidia-fs-dkms")]
     packages += [Package("doca-ofed", doca)] if doca else [Package(name) for name in _inbox(system)]
     # ethtool sets the rings.

@@ -13,7 +13,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.m
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.packages import Package
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, RELEASES
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage import cufile
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage.modes import (
+    NVIDIA_FS,
+    P2PDMA,
+    P2PDMA_KERNEL,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kernel_release import includes
 
 # Both from GPU Operator documentation, gpu-operator-rdma.rst, "Common Prerequisites".
 DMABUF_KERNEL = (5, 12)
@@ -47,7 +54,7 @@ def make(request: r.SoftwareRequest, machine: MachineFacts) -> SoftwarePlan:
     if refused:
         raise RequestError("gpu_node: " + "; ".join(f"{cause}: {remedy}" for cause, remedy in refused))
     wanted = packages.wanted(request, machine, fabric, doca)
-    texts = {**files.repositories(request, machine.system.packages), **files.settings(request, fabric)}
+    texts = {**files.repositories(request, machine.system.packages), **files.settings(request, fabric, machine.rails)}
     if machine.system.packages == APT:
         texts[files.PINS] = files.pins(wanted)
     if machine.system.has_streams:
@@ -146,13 +153,28 @@ def _parts(request: r.SoftwareRequest, machine: MachineFacts, doca: str | None, 
         errors.append(
             ("nvidia-peermem needs DOCA's RDMA drivers", "set gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca")
         )
-    if request.storage and machine.secure_boot:
+    if request.storage == NVIDIA_FS and machine.secure_boot:
         # platform-support.rst of GPU Operator v26.3.3, "Support for GPUDirect Storage".
         errors.append(
-            ("nvidia-fs is not supported with Secure Boot", "set gpu_node_storage: false, or turn Secure Boot off")
+            ("nvidia-fs is not supported with Secure Boot", "set gpu_node_storage: p2pdma, or turn Secure Boot off")
         )
-    if request.storage and request.modules == r.PRECOMPILED:
+    if request.storage == NVIDIA_FS and request.modules == r.PRECOMPILED:
         errors.append(("nvidia-fs is built against the sources of the driver's modules", "set gpu_node_modules: dkms"))
+    errors += [
+        (
+            f"kernel {kernel} is older than 6.2, and has no P2PDMA for file systems",
+            "use a newer kernel, or set gpu_node_storage: nvidia_fs",
+        )
+        for kernel in machine.kernels
+        if request.storage == P2PDMA and includes(kernel, P2PDMA_KERNEL) is False
+    ]
+    if cufile.needs_rails(request.cufile) and not machine.rails:
+        errors.append(
+            (
+                "no RDMA interface has an address here, and gpu_node_storage_settings wants those of the rails",
+                "configure the rails first (roce_host), or give the addresses; an image has no rails",
+            )
+        )
     if request.modules == r.PRECOMPILED and fabric == r.NVLINK5:
         errors.append(("the archive of the precompiled modules has no NVLink 5 packages", "set gpu_node_modules: dkms"))
     return errors

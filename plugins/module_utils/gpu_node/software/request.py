@@ -12,11 +12,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import value
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import openpgp
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, RELEASES
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage import cufile
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.storage.modes import NVIDIA_FS, P2PDMA
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 
 DKMS, PRECOMPILED = "dkms", "precompiled"
 DMABUF, PEERMEM = "dmabuf", "peermem"
 INBOX, DOCA = "inbox", "doca"
+STORAGE = ("none", P2PDMA, NVIDIA_FS)
 # "nvswitch": the board's switches are NVSwitch functions (HGX A100, H100, H200); "nvlink5": its NVLink 5 switches are
 # none (HGX B200, B300).
 AUTO, NONE, NVSWITCH, NVLINK5 = "auto", "none", "nvswitch", "nvlink5"
@@ -49,7 +52,8 @@ class SoftwareRequest:
     rdma: str
     fabric: str
     dcgm: bool
-    storage: bool
+    storage: str
+    cufile: dict[str, Any]
     extra_packages: tuple[str, ...]
     rails_on_one_subnet: bool
     signing: bool
@@ -65,6 +69,7 @@ def read(data: Any) -> SoftwareRequest:
             f"driver {driver} is not in the table of releases, which lists what goes with it",
             f"use one of {', '.join(BY_DRIVER)}",
         )
+    storage = settings.value("storage", values.among(*STORAGE), NONE)
     return SoftwareRequest(
         driver=driver,
         modules=settings.value("modules", values.among(DKMS, PRECOMPILED), DKMS),
@@ -72,12 +77,23 @@ def read(data: Any) -> SoftwareRequest:
         rdma=settings.value("rdma", values.among(INBOX, DOCA), INBOX),
         fabric=settings.value("fabric", values.among(AUTO, NONE, NVSWITCH, NVLINK5), AUTO),
         dcgm=settings.value("dcgm", values.flag, True),
-        storage=settings.value("storage", values.flag, False),
+        storage=storage,
+        cufile=_cufile(settings, storage),
         extra_packages=tuple(_named(settings, name) for name in settings.value("extra_packages", values.texts, [])),
         rails_on_one_subnet=settings.value("rails_on_one_subnet", values.flag, False),
         signing=settings.value("signing", values.flag, False),
         repositories=tuple(_repository(part) for part in settings.parts("repositories")),
     )
+
+
+def _cufile(settings: Settings, storage: str) -> dict[str, Any]:
+    """Return the settings of cufile.json by path; none without GPUDirect Storage."""
+    chosen = settings.part("storage_settings")
+    if storage != NONE:
+        return cufile.settings(chosen, storage)
+    if chosen.data:
+        raise settings.refuse_setting("storage_settings", "there is no GPUDirect Storage", "set gpu_node_storage")
+    return {}
 
 
 def _named(settings: Settings, name: str) -> str:

@@ -136,7 +136,7 @@ def test_a_reboot_is_required_if_gpus_exist_and_the_driver_is_not_loaded(tmp_pat
 
 def test_every_installed_package_of_the_driver_is_pinned(tmp_path):
     node = Node(tmp_path, nvswitches=4)
-    done = ensure.ensure(node, {"storage": True}, in_image=False)
+    done = ensure.ensure(node, {"storage": "nvidia_fs"}, in_image=False)
     pins = node.read(PINS)
     for spec in (name for name in done.facts["install"] if "=" in name):
         name, version = spec.split("=")
@@ -185,7 +185,7 @@ def test_an_invalid_request_is_refused(tmp_path, settings, why):
 
 def test_only_the_pin_of_the_driver_matches_driver_packages(tmp_path):
     node = Node(tmp_path)
-    ensure.ensure(node, {"storage": True}, in_image=False)
+    ensure.ensure(node, {"storage": "nvidia_fs"}, in_image=False)
     pins = dict(re.findall(r"Package: (.*)\nPin: version (.*)\n", node.read(PINS)))
     assert {version for names, version in pins.items() if "libnvidia-*" in names.split()} == {"595.91.07*"}
     assert len(pins) == 3
@@ -293,3 +293,86 @@ def test_a_file_that_is_not_utf_8_is_replaced(tmp_path):
     done = ensure.ensure(node, {}, in_image=False)
     assert (done.before, done.after) == ({PINS: "\ufffd"}, {PINS: pins.decode()})
     assert node.read_bytes(PINS) == pins
+
+
+P2PDMA = {"storage": "p2pdma"}
+CUFILE, MODPROBE = "/etc/cufile.json", "/etc/modprobe.d/sailloft-gpu-node.conf"
+
+
+def newer(tmp_path) -> Node:
+    """Return a node whose kernel has P2PDMA, and whose driver runs with what P2PDMA needs."""
+    node = Node(tmp_path, system="ubuntu2404")
+    node.write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module  595.91.07  Release\n")
+    node.write("/proc/driver/nvidia/params", 'RegistryDwords: "RMForceStaticBar1=1;RmForceDisableIomapWC=1;"\n')
+    node.write("/sys/module/nvme_core/parameters/multipath", "N\n")
+    return node
+
+
+def test_p2pdma_writes_the_settings_of_cufile_nvme_and_driver_once(tmp_path):
+    node = newer(tmp_path)
+    done = ensure.ensure(node, P2PDMA, in_image=False)
+    assert {CUFILE, MODPROBE} <= set(done.after)
+    assert 'options nvidia NVreg_RegistryDwords="RMForceStaticBar1=1;RmForceDisableIomapWC=1;"' in node.read(MODPROBE)
+    assert "options nvme_core multipath=N" in node.read(MODPROBE)
+    assert not any("nvidia-fs" in name for name in done.facts["install"])
+    assert (done.pending, done.facts["reboot_required"]) == ([], False)
+    assert not ensure.ensure(node, P2PDMA, in_image=False).changed
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/proc/driver/nvidia/params", 'RegistryDwords: ""\n'),
+        ("/sys/module/nvme_core/parameters/multipath", "Y\n"),
+    ],
+)
+def test_what_p2pdma_needs_of_the_next_boot_is_pending(tmp_path, path, text):
+    node = newer(tmp_path)
+    node.write(path, text)
+    done = ensure.ensure(node, P2PDMA, in_image=False)
+    assert len(done.pending) == 1
+    assert done.facts["reboot_required"]
+    assert ensure.ensure(node, {"storage": "nvidia_fs"}, in_image=False).pending == []
+
+
+def test_cufile_json_of_a_package_is_replaced_and_never_removed(tmp_path):
+    node = newer(tmp_path)
+    node.write(CUFILE, "{}\n")
+    assert CUFILE not in ensure.ensure(node, {}, in_image=False).after
+    ensure.remove(node, False)
+    assert node.read(CUFILE) == "{}"
+    ensure.ensure(node, P2PDMA, in_image=False, check=True)
+    assert node.read(CUFILE) == "{}"
+    assert ensure.ensure(node, P2PDMA, in_image=False).before[CUFILE] == "{}\n"
+    ensure.ensure(node, {}, in_image=False)
+    assert not node.exists(CUFILE)
+
+
+def test_an_older_kernel_is_refused_before_anything_is_written(tmp_path):
+    node = Node(tmp_path)
+    before = files(node)
+    with pytest.raises(RequestError) as error:
+        ensure.ensure(node, P2PDMA, in_image=False)
+    assert str(error.value) == Mentions("6.2", "nvidia_fs")
+    assert files(node) == before
+
+
+def test_the_rails_of_a_node_stand_in_cufile_json_and_an_image_has_none(tmp_path):
+    node = newer(tmp_path)
+    rails = {**P2PDMA, "storage_settings": {"properties.rdma_dev_addr_list": "rails"}}
+    with pytest.raises(RequestError) as error:
+        ensure.ensure(node, rails, in_image=False)
+    assert str(error.value) == Mentions("rails")
+    node.write("/sys/class/infiniband/mlx5_0/device/net/eth0/mtu", "9000\n")
+    shown = '[{"ifname": "eth0", "addr_info": [{"local": "10.0.0.1"}]}]'
+    node.answers[("ip", "-j", "-4", "address", "show")] = shown
+    ensure.ensure(node, rails, in_image=False)
+    assert '"10.0.0.1"' in node.read(CUFILE)
+    with pytest.raises(RequestError):
+        ensure.ensure(node, rails, in_image=True)
+
+
+def test_settings_without_gpudirect_storage_are_refused(tmp_path):
+    with pytest.raises(RequestError) as error:
+        ensure.ensure(Node(tmp_path), {"storage_settings": {"logging.level": "INFO"}}, in_image=False)
+    assert str(error.value) == Mentions("storage_settings", "gpu_node_storage")

@@ -95,9 +95,9 @@ def test_the_rails_on_one_subnet_get_their_arp_settings():
     [
         ({"gpudirect": "peermem"}, "none", ["nvidia-peermem"]),
         ({"gpudirect": "none"}, "nvswitch", []),
-        ({"storage": True}, "none", ["nvidia-fs"]),
+        ({"storage": "nvidia_fs"}, "none", ["nvidia-fs"]),
         ({}, "nvlink5", ["ib_umad"]),
-        ({"gpudirect": "peermem", "storage": True}, "nvlink5", ["nvidia-peermem", "nvidia-fs", "ib_umad"]),
+        ({"gpudirect": "peermem", "storage": "nvidia_fs"}, "nvlink5", ["nvidia-peermem", "nvidia-fs", "ib_umad"]),
     ],
 )
 def test_modules_are_loaded_at_boot_for_what_is_asked(settings, fabric, more):

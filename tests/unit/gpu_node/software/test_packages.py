@@ -34,7 +34,7 @@ APT_RDMA = ["rdma-core", "ibverbs-providers", "ibverbs-utils"]
         ),
         (
             "ubuntu2404",
-            {"dcgm": False, "storage": True},
+            {"dcgm": False, "storage": "nvidia_fs"},
             "nvlink5",
             "3.1",
             [

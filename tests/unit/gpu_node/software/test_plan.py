@@ -53,7 +53,7 @@ def test_driver_packages_depend_on_distribution_and_settings(tmp_path, system, s
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.driver)
 @pytest.mark.parametrize("system", ["debian12", "ubuntu2404", "rhel9"])
 def test_all_packages_have_the_versions_of_the_release(tmp_path, system, release):
-    made = planned(Node(tmp_path, system, nvswitches=4), driver=release.driver, storage=True)
+    made = planned(Node(tmp_path, system, nvswitches=4), driver=release.driver, storage="nvidia_fs")
     versions = {package.name: package.version for package in made.packages if package.version}
     fabric = [name for name in versions if "fabric" in name]
     assert len(fabric) == 1
@@ -123,7 +123,7 @@ def test_all_refusals_are_reported_together(tmp_path):
     ("settings", "why"),
     [
         ({}, Mentions("Secure")),
-        ({"signing": True, "storage": True}, Mentions("nvidia-fs")),
+        ({"signing": True, "storage": "nvidia_fs"}, Mentions("nvidia-fs")),
     ],
 )
 def test_secure_boot_needs_signed_modules(tmp_path, settings, why):
@@ -276,13 +276,13 @@ def test_the_kernel_version_is_parsed_from_the_release():
         ),
         (
             "debian12",
-            {"storage": True, "signing": True},
+            {"storage": "nvidia_fs", "signing": True},
             {"secure_boot": True},
             [Mentions("nvidia-fs", "gpu_node_storage")],
         ),
         (
             "ubuntu2404",
-            {"storage": True, "modules": "precompiled"},
+            {"storage": "nvidia_fs", "modules": "precompiled"},
             {},
             [Mentions("nvidia-fs", "gpu_node_modules")],
         ),
