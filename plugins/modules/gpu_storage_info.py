@@ -51,9 +51,9 @@ file_systems:
       description: The possible modes, the fastest first, of V(p2pdma), V(nvidia_fs), V(rdma) and V(compat).
       type: list
       elements: str
-    obstacles:
+    hurdles:
       description: >-
-        For each mode its obstacles, each with C(what), C(remedy) and C(known), which is false where a fact could not be
+        For each mode its hurdles, each with C(what), C(remedy) and C(known), which is false where a fact could not be
         read. Empty if the mode is possible.
       type: dict
     notes:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What decides on the modes of GPUDirect Storage besides the topology: kernel, drivers, mounted file systems."""
+"""The facts that decide on the modes of GPUDirect Storage: kernel, drivers, modules, mounted file systems."""
 
 from __future__ import annotations
 

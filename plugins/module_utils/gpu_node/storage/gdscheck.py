@@ -71,7 +71,7 @@ def _unified(drivers: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return the drivers' modes in the newer form: "Supported" is nvfs, "NVMe P2PDMA" is a mode of NVMe."""
     modes_by_driver = {}
     for name, tokens in drivers.items():
-        older = {("Supported",): ("nvfs",), ("Unsupported",): ()}
+        older: dict[tuple[str, ...], tuple[str, ...]] = {("Supported",): ("nvfs",), ("Unsupported",): ()}
         modes_by_driver[name] = older.get(tokens, tokens)
     if modes_by_driver.pop("NVMe P2PDMA", ()):
         modes_by_driver["NVMe"] = ("p2pdma", *modes_by_driver.get("NVMe", ()))

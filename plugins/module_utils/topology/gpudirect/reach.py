@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether devices of a host may reach each other by PCIe. Pure.
+"""The reach of devices of a host by PCIe. Pure.
 
 The rules are those of Linux drivers/pci/p2pdma.c (calc_map_type_and_dist, host_bridge_whitelist): requests go straight
 below a switch whose ports do not redirect them, or through a host bridge that is known to route them.
@@ -9,8 +9,13 @@ below a switch whose ports do not redirect them, or through a host bridge that i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_ACS_EC, PCI_ACS_RR
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import (
+    PCI_ACS_EC,
+    PCI_ACS_RR,
+    PCI_CFG_SPACE_EXP_SIZE,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
@@ -41,6 +46,11 @@ class Reach:
         self._paths = Paths(host)
         self._plan = AcsPlan(host, gpus, purpose)
         self._masks = {port.address: port.mask for port in self._plan.ports} if as_planned else {}
+
+    def unread(self, addresses: Iterable[str]) -> list[str]:
+        """Return the ports above devices whose ACS is not known, because config space was not read as root."""
+        ports = {port.address: port for address in addresses for port in self._paths.path_to(address)[:-1]}
+        return sorted(address for address, port in ports.items() if port.config_bytes < PCI_CFG_SPACE_EXP_SIZE)
 
     def below_one_switch(self, first: str, second: str) -> bool:
         """Return whether the devices share a switch."""

@@ -47,7 +47,7 @@ def test_a_ready_host_has_all_modes_of_local_drives():
     route = of(server())
     assert route.possible == [modes.P2PDMA, modes.NVIDIA_FS, modes.COMPAT]
     assert route.notes == ()
-    assert len(route.obstacles[modes.RDMA]) == 1
+    assert len(route.hurdles[modes.RDMA]) == 1
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_each_fact_of_the_software_takes_its_modes_with_one_known_reason(changes
     route = of(server(), **changes)
     assert {modes.P2PDMA, modes.NVIDIA_FS} - set(route.possible) == lost
     for mode in lost:
-        (obstacle,) = route.obstacles[mode]
-        assert obstacle.known
-        assert obstacle.remedy
+        (hurdle,) = route.hurdles[mode]
+        assert hurdle.known
+        assert hurdle.remedy
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_each_fact_of_the_software_takes_its_modes_with_one_known_reason(changes
 def test_what_could_not_be_read_is_not_possible_and_not_known(changes, mode):
     route = of(server(), **changes)
     assert mode not in route.possible
-    assert [obstacle.known for obstacle in route.obstacles[mode]] == [False]
+    assert [hurdle.known for hurdle in route.hurdles[mode]] == [False]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_translating_iommu_takes_all_direct_modes(domain, known):
     route = of(host)
     assert (route.possible == [modes.COMPAT]) is (known is not None)
     if known is not None:
-        assert {obstacle.known for obstacle in route.obstacles[modes.NVIDIA_FS]} == {known}
+        assert {hurdle.known for hurdle in route.hurdles[modes.NVIDIA_FS]} == {known}
 
 
 def test_a_host_without_iommu_has_no_obstacle():
@@ -140,7 +140,7 @@ def test_acs_that_was_not_read_is_not_known():
     next(item for item in host.functions if item.port_type == "switch_downstream").config_bytes = 64
     route = of(host)
     assert modes.P2PDMA not in route.possible
-    assert [obstacle.known for obstacle in route.obstacles[modes.P2PDMA]] == [False]
+    assert [hurdle.known for hurdle in route.hurdles[modes.P2PDMA]] == [False]
 
 
 def test_only_the_drives_of_the_file_system_are_judged():
@@ -207,7 +207,7 @@ def test_drives_without_a_file_system_are_judged_as_if_mounted():
 def test_the_lines_name_every_reason_and_remedy():
     route = of(server(), registry="", nvidia_fs=False)
     text = "\n".join(route.lines())
-    for reasons in route.obstacles.values():
-        for obstacle in reasons:
-            assert obstacle.what in text
-            assert obstacle.remedy in text
+    for reasons in route.hurdles.values():
+        for hurdle in reasons:
+            assert hurdle.what in text
+            assert hurdle.remedy in text
