@@ -46,6 +46,7 @@ SECRETS = {
     "vsphere_host_passthrough": ["password"],
     "vsphere_host_topology_info": ["password"],
 }
+SCALE = {"path": "/nowhere", "cluster": "a b", "readings": {}}
 # Modules that read or change the running kernel, with the arguments that they require.
 OF_THE_KERNEL = {
     "bios_info": {},
@@ -189,6 +190,8 @@ REFUSED = {
     "roce_fabric_proof": ({"path": "/nowhere", "switches": {}, "running": {}}, "running: it is empty; "),
     "roce_path_info": ({"switches": {}, "running": {}, "nics": {}}, NO_SWITCHES),
     "roce_switch_config": ({"switches": {}}, NO_SWITCHES),
+    "storage_scale_plan": (SCALE, "storage_scale: cluster: 'a b' "),
+    "storage_scale_proof": (SCALE, "storage_scale: cluster: 'a b' "),
     "vsphere_gpu_vm": ({"domains": []}, NO_LOGIN),
     "vsphere_gpu_vm_info": ({}, NO_LOGIN),
     "vsphere_host_passthrough": ({"settings": []}, NO_LOGIN),
@@ -206,6 +209,7 @@ NEVER_REFUSED = (
     "node_fence",
     "node_health_info",
     "node_image_info",
+    "storage_scale_info",
 )
 
 

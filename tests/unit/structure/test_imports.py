@@ -35,6 +35,7 @@ ALLOWED = {
     "scheduler": {"site", "topology"},
     "slurm_service": {"scheduler", "host"},
     "gateways": set(),
+    "storage_scale": set(),
     "monitoring": set(),
     "monitoring_host": {"host", "monitoring"},
     "logs": {"host"},
