@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What a node says of IBM Storage Scale."""
+"""The state of IBM Storage Scale on a node."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.storage_scale import readings, request
+
 REQUEST: dict[str, Any] = {
     "cluster": "vela.example",
     "file_systems": [
@@ -82,3 +84,13 @@ def reading(node: str, devices: int = 2, link_layer: str = "InfiniBand") -> dict
         "outputs": outputs(node, " ".join(f"mlx5_{number}/1/0" for number in range(devices))),
         "mounts": {"fs1": "/gpfs/fs1"},
     }
+
+
+def wanted(**changes: Any) -> request.ScaleRequest:
+    """Return the request with changes."""
+    return request.read({**REQUEST, **changes})
+
+
+def nodes(*names: str, **changes: Any) -> dict[str, readings.NodeReading]:
+    """Return the readings of healthy nodes."""
+    return readings.read({name: reading(name, **changes) for name in names or ("n1",)})

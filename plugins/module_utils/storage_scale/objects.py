@@ -21,7 +21,7 @@ CLUSTER = "ibm-spectrum-scale"
 
 @dataclass(frozen=True)
 class ContainerNative:
-    """What only the containers need. ``gui`` is the host of each remote cluster's REST API, by cluster.
+    """The settings that only the containers need. ``gui`` is the host of each remote cluster's REST API, by cluster.
 
     ``gui_secret`` and ``csi_secret`` name the secrets with its users, which the administrator makes.
     """

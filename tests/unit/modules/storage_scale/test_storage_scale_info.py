@@ -1,47 +1,11 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The modules for Storage Scale, with stand-ins of its commands."""
-
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-import scale_outputs as printed
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.storage_scale import readings
-from ansible_collections.sailloft.fleet.plugins.modules import (
-    storage_scale_info,
-    storage_scale_plan,
-    storage_scale_proof,
-)
-
-READINGS = {"readings": {"n1": printed.reading("n1")}}
-
-
-def test_the_plan_is_written_once_and_not_in_check_mode(call, tmp_path):
-    native = {"license": "data-access", "node_selector": {"scale": "client"}}
-    options = {"path": str(tmp_path / "plans"), **printed.REQUEST, **READINGS, "container_native": native}
-    predicted = call(storage_scale_plan, options, True)
-    assert predicted["changed"]
-    assert not (tmp_path / "plans").exists()
-    first = call(storage_scale_plan, options)
-    assert [Path(path).name for path in first["files"]] == ["scale.json", "scale-objects.json"]
-    assert [part["after"] for part in first["diff"]] == [Path(path).read_text() for path in first["files"]]
-    assert predicted["diff"] == first["diff"]
-    assert not call(storage_scale_plan, options)["changed"]
-
-
-def test_the_proof_holds_and_fails_with_a_node_that_was_not_read(call, tmp_path):
-    options = {"path": str(tmp_path), **printed.REQUEST, **READINGS}
-    assert call(storage_scale_proof, options)["holds"]
-    silent = {**printed.reading("n2"), "outputs": {}, "mounts": {}}
-    result = call(storage_scale_proof, {**options, "readings": {**READINGS["readings"], "n2": silent}})
-    assert result["failed"]
-    assert not result["holds"]
-    claims = json.loads((tmp_path / "storage-scale.json").read_text())["claims"]
-    assert {claim["holds"] for claim in claims if "n2" in claim["claim"]} == {False}
+from ansible_collections.sailloft.fleet.plugins.modules import storage_scale_info
 
 
 @pytest.mark.parametrize("status", [0, 1])
