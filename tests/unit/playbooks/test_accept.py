@@ -183,3 +183,23 @@ def test_check_mode_runs_no_tool_and_writes_no_proof(tmp_path):
     site.play("--check")
     assert not (tmp_path / "ran").exists()
     assert not (tmp_path / "proofs").exists()
+
+
+@pytest.mark.long
+def test_gpudirect_storage_is_shown_and_proved(tmp_path):
+    site = Site(tmp_path)
+    count = sum(item.kind == "gpu" for item in site.board("a").functions)
+    gpus = "".join(f"GPU index {number} NVIDIA H100 bar:1 supports GDS\n" for number in range(count))
+    settings = (
+        "properties.use_pci_p2pdma : true\nproperties.use_compat_mode : false\nblock.nvme.use_pci_p2pdma : true\n"
+    )
+    drivers = "DRIVER CONFIGURATION:\nNVMe : nvfs, compat\n"
+    site.prints("gdscheck", f"{drivers}CUFILE CONFIGURATION:\n{settings}{gpus}PLATFORM INFO:\nIOMMU: disabled\n")
+    wanted = {"gpu_node_storage": "p2pdma", "gpu_node_storage_settings": {"properties.allow_compat_mode": False}}
+    status, output = site.play("--limit", "a", "-e", json.dumps(wanted))
+    assert status != 0
+    claims = {
+        claim["claim"]: claim["holds"] for claim in site.proof("a")["claims"] if claim["layer"] == "gpudirect storage"
+    }
+    assert [claim for claim, holds in claims.items() if not holds] == ["cuFile uses p2pdma for NVMe drives"], output
+    assert len(claims) == 6
