@@ -39,6 +39,8 @@ ALLOWED = {
     "monitoring": set(),
     "monitoring_host": {"host", "monitoring"},
     "logs": {"host"},
+    "disks": {"host", "topology"},
+    "storage": {"disks", "host"},
     "fleet": {"health", "site"},
     "repair": {"health", "scheduler"},
     "health": {"topology", "pci", "host"},

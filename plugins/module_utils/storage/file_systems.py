@@ -1,0 +1,159 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Make the file systems of local drives, or compare them, and read them back; the same code runs at each boot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import retry
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.storage import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.storage.drives import MADE, MAKING, observe
+from ansible_collections.sailloft.fleet.plugins.module_utils.storage.plan import FileSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.storage.request import LocalStorage, read_request
+
+# mkfs discards all blocks of a drive first.
+MAKE_LIMIT_S = 900.0
+# In a mount namespace of its own, which ends with the shell: a killed run leaves nothing mounted.
+SET_RIGHTS = 'mount -t xfs "$1" /mnt && chown "$2" /mnt && chmod "$3" /mnt'
+
+
+def ensure(system: System, storages: Sequence[LocalStorage], check: bool = False) -> Outcome:
+    """Bring the file systems about. Nothing is written if one drive of all is missing or somebody's. Raises HostError.
+
+    Facts: ``file_systems``, what was read back; in check mode what is there now.
+    """
+    outcome = Outcome()
+    systems = plan.plan(storages, observe(system))
+    for one in systems:
+        if one.action != plan.HELD:
+            outcome.differ(f"file system {one.label}", one.before, one.shown())
+    if not check:
+        systems = _bring(system, storages, systems)
+    outcome.facts["file_systems"] = [_fact(one) for one in systems]
+    return outcome
+
+
+def _bring(system: System, storages: Sequence[LocalStorage], systems: list[FileSystem]) -> list[FileSystem]:
+    """Do what the plan says and return the plan that was read back. Raises HostError if something is left to do."""
+    stopped = [one for one in systems if one.action == plan.ASSEMBLE]
+    for one in stopped:
+        if one.array:
+            system.run(["mdadm", "--stop", one.array.device.path])
+        system.run(["mdadm", "--assemble", f"/dev/md/{one.label}", *(drive.path for drive in one.drives)])
+    if stopped:
+        # Only a running array shows what is on it.
+        systems = plan.plan(storages, observe(system))
+    if all(one.action == plan.HELD for one in systems):
+        _record(system, systems)
+        return systems
+    for one in systems:
+        if one.action in (plan.MAKE, plan.FORMAT):
+            system.replace(f"{MADE}/{one.label}", MAKING.encode())
+            _make(system, one)
+    if system.exists("/run/udev/control"):  # its links by label are what the units mount
+        system.run(["udevadm", "settle"], timeout_s=60)
+    made = [one.label for one in systems if one.action in (plan.MAKE, plan.FORMAT)]
+    seen = observe(system)
+    # What was made in this run is complete.
+    for label in made:
+        seen.made.pop(label, None)
+    systems = plan.plan([replace(storage, keep=True) for storage in storages], seen)
+    _check_made(systems, made)
+    _record(system, systems)
+    return systems
+
+
+def _record(system: System, systems: Sequence[FileSystem]) -> None:
+    """Write down which file systems this node uses, so that one that is not kept is not made anew at each boot."""
+    for one in systems:
+        uuid = one.device.xfs.uuid if one.device and one.device.xfs else ""
+        if uuid and system.read(f"{MADE}/{one.label}") != uuid:
+            system.replace(f"{MADE}/{one.label}", uuid.encode())
+
+
+def _make(system: System, one: FileSystem) -> None:
+    if one.action == plan.MAKE:
+        _clear(system, one)
+    geometry: list[str] = []
+    if one.is_striped and one.action == plan.MAKE:
+        options = ["--level=0", f"--raid-devices={len(one.drives)}", f"--chunk={plan.CHUNK_KIB}", "--metadata=1.2"]
+        names = [f"--homehost={plan.HOMEHOST}", f"--name={one.label}", "--run"]
+        paths = [drive.path for drive in one.drives]
+        system.run(["mdadm", "--create", f"/dev/md/{one.label}", *options, *names, *paths])
+    path = one.drives[0].path
+    if one.is_striped:
+        path, chunk = _array_path(system, one)
+        # The log's own stripe unit is at most 256 KiB: mkfs.xfs(8).
+        geometry = ["-d", f"su={chunk},sw={len(one.drives)}", "-l", "su=32k"]
+    system.run(["mkfs.xfs", "-q", "-L", one.label, *geometry, path], timeout_s=MAKE_LIMIT_S)
+    storage = one.storage
+    rights = [f"{storage.owner}:{storage.group}", storage.mode]
+    system.run(["unshare", "--mount", "sh", "-c", SET_RIGHTS, "sh", path, *rights])
+
+
+def _clear(system: System, one: FileSystem) -> None:
+    """Take our signatures off the drives, and check once more that nothing else is there. Raises HostError."""
+    if one.array:
+        system.run(["mdadm", "--stop", one.array.device.path])
+    for drive in one.drives:
+        if drive.signature:
+            system.run(["wipefs", "--quiet", "--all", drive.path])
+    seen = {drive.path: drive for drive in observe(system).drives}
+    for drive in one.drives:
+        now = seen.get(drive.path)
+        if now is None or now.signature or now.uses:
+            cause = (
+                "it is gone" if now is None else "; ".join([*now.uses, *([str(now.signature)] * bool(now.signature))])
+            )
+            raise HostError(f"{drive.path} was taken while this ran: {cause}", "run again", subject=one.label)
+
+
+def _array_path(system: System, one: FileSystem) -> tuple[str, int]:
+    """Return the path of the array of the drives, and its chunk in bytes. Raises HostError."""
+    names = {drive.name for drive in one.drives}
+    for array in observe(system).arrays:
+        if array.members == names and array.level == "raid0":
+            return array.device.path, array.chunk_bytes
+    raise HostError(f"there is no array of {', '.join(sorted(names))}", "see the kernel's log", subject=one.label)
+
+
+def _check_made(systems: Sequence[FileSystem], made: Sequence[str]) -> None:
+    """Compare what was made with what is read back. Raises HostError."""
+    for one in systems:
+        xfs = one.device.xfs if one.device else None
+        wanted = len(one.drives) * one.array.chunk_bytes if one.array else 0
+        if one.action != plan.HELD or xfs is None:
+            raise HostError(f"it was made, but reads back as {one.before}", "see the kernel's log", subject=one.label)
+        if one.label in made and xfs.stripe_width != wanted:
+            cause = f"its stripe width reads back as {xfs.stripe_width} bytes, not {wanted}"
+            raise HostError(cause, "look at the version of mkfs.xfs", subject=one.label)
+
+
+def _fact(one: FileSystem) -> dict[str, Any]:
+    xfs = one.device.xfs if one.device else None
+    return {
+        "label": one.label,
+        "path": one.path,
+        "device": one.device.path if one.device else "",
+        "drives": [drive.address for drive in one.drives],
+        "uuid": xfs.uuid if xfs else "",
+        "stripe_unit_bytes": xfs.stripe_unit if xfs else 0,
+        "stripe_width_bytes": xfs.stripe_width if xfs else 0,
+    }
+
+
+def apply(system: System, settings: dict[str, Any], say: retry.Say, wait: retry.Wait = time.sleep) -> list[str]:
+    """Bring the file systems about from saved settings, and return the failure if there is one."""
+    return retry.until_applied({"": lambda: ensure(system, read_request(settings).local)}, say, wait)
+
+
+def main(arguments: list[str]) -> int:
+    """Return exit status 0 if all file systems are there."""
+    return retry.run("storage_client", arguments[0], System(), apply)

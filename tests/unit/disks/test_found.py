@@ -1,0 +1,113 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Disks are chosen by name, and none that anything uses: lsblk, exclusive opens and /proc on real loop devices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import DiskError, NodeDisk, choose, find
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+needs_loops = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/dev/loop-control") or not shutil.which("mkfs.ext4"),
+    reason="needs root and loop devices",
+)
+SIZE = 16 << 20
+
+
+@pytest.fixture
+def loop(tmp_path):
+    """Yield the path of a loop device with an ext4 file system with the label scratch."""
+    image = tmp_path / "disk"
+    image.write_bytes(bytes(SIZE))
+    subprocess.run(["mkfs.ext4", "-q", "-L", "scratch", str(image)], check=True)
+    made = subprocess.run(["losetup", "-f", "--show", str(image)], check=True, capture_output=True, text=True)
+    path = made.stdout.strip()
+    try:
+        yield path
+    finally:
+        subprocess.run(["losetup", "-d", path], check=True)
+
+
+def disk_of(path, keep_labels=()):
+    return next(disk for disk in find(System(), keep_labels) if disk.path == path)
+
+
+@needs_loops
+def test_a_disk_that_nothing_uses_has_no_uses(loop):
+    disk = disk_of(loop)
+    assert (disk.uses, disk.size_bytes) == ((), SIZE)
+
+
+@needs_loops
+def test_a_mounted_disk_is_used(loop, tmp_path):
+    (tmp_path / "point").mkdir()
+    subprocess.run(["mount", loop, str(tmp_path / "point")], check=True)
+    try:
+        assert any("mounted" in use for use in disk_of(loop).uses)
+    finally:
+        subprocess.run(["umount", loop], check=True)
+    assert disk_of(loop).uses == ()
+
+
+@needs_loops
+def test_a_disk_that_is_mounted_in_another_namespace_is_used(loop, tmp_path):
+    (tmp_path / "point").mkdir()
+    command = f"mount {loop} {tmp_path}/point && echo ready && read line"
+    inside = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert inside.stdout.readline() == "ready\n"
+        assert any("exclusively" in use for use in disk_of(loop).uses)
+    finally:
+        inside.communicate("end\n", timeout=30)
+
+
+@needs_loops
+def test_swap_space_is_used(loop):
+    subprocess.run(["mkswap", loop], check=True, capture_output=True)
+    if subprocess.run(["swapon", loop], capture_output=True, check=False).returncode:
+        pytest.skip("this kernel takes no swap space")
+    try:
+        assert any("swap" in use for use in disk_of(loop).uses)
+    finally:
+        subprocess.run(["swapoff", loop], check=True)
+
+
+@needs_loops
+def test_a_disk_that_a_program_has_open_is_used(loop):
+    with open(loop, "rb"):
+        assert any(f"process {os.getpid()}" in use for use in disk_of(loop).uses)
+
+
+@needs_loops
+def test_a_disk_with_a_label_that_is_kept_is_used(loop):
+    assert any("scratch" in use for use in disk_of(loop, ["cache", "scratch"]).uses)
+    assert disk_of(loop, ["cache"]).uses == ()
+
+
+def disk(name="nvme0n1", serial="S1", address="0000:5e:00.0", uses=()):
+    return NodeDisk(name, f"/dev/{name}", serial, SIZE, frozenset([address]), tuple(uses))
+
+
+def test_disks_are_chosen_by_serial_and_address():
+    disks = [disk(), disk("nvme0n2"), disk("sda", "S2", "0000:00:17.0"), disk("sdb", "S3", "0000:00:17.0")]
+    assert choose(disks, [{"serial": "S2", "pci": None}]) == [disks[2]]
+    # A controller's namespaces go together; one that is named twice is erased once.
+    assert choose(disks, [{"pci": "0000:5e:00.0"}, {"serial": "S1"}]) == disks[:2]
+
+
+def test_a_missing_or_used_disk_stops_all():
+    disks = [disk(), disk("nvme0n2", uses=["it is mounted"]), disk("nvme1n1", "S4", "0000:5f:00.0")]
+    with pytest.raises(DiskError, match="nvme0n2"):
+        choose(disks, [{"serial": "S4"}, {"serial": "S1"}])
+    with pytest.raises(DiskError, match="S9"):
+        choose(disks, [{"serial": "S4"}, {"serial": "S9"}])
+    # A disk without a serial is not chosen by an empty one.
+    assert choose([disk("vda", "")], []) == []
