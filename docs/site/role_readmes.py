@@ -36,6 +36,7 @@ PAGES = {
     "roce_host": "roce-hosts",
     "roce_switch": "roce-fabric",
     "scheduler": "scheduler",
+    "storage_client": "storage",
 }
 MARKUP = re.compile(r"\b([CVOPMIBRU])\(([^)]*)\)")
 

@@ -65,6 +65,11 @@ options:
     description: The systemd units that must be active.
     type: list
     elements: str
+  storage:
+    description: >-
+      The options C(local), C(nfs) and C(s3) of M(sailloft.fleet.storage_client), whose mounts and units the node must
+      have, too.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -99,12 +104,15 @@ def node_health_expected(
     hypervisor: str = "",
     acceptance: str = "",
     guest_plans: Any = (),
+    storage: Any = None,
     **inventory: Any,
 ) -> str:
     """Return the content of expected.json. Raises AnsibleFilterError."""
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect import devices, expected, stored
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import MACHINES
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table import RULES
+    from ansible_collections.sailloft.fleet.plugins.module_utils.storage.request import read_request
+    from ansible_collections.sailloft.fleet.plugins.module_utils.storage.units import health
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 
     unknown = sorted(set(inventory) - set(INVENTORY))
@@ -112,6 +120,10 @@ def node_health_expected(
         wrong = f"option {unknown[0]!r}" if unknown else f"machine {machine!r}"
         raise AnsibleFilterError(f"{name}: node_health_expected: unknown {wrong}; see its documentation")
     try:
+        for key, names in zip(("mounts", "units"), health(read_request(storage or {}))):
+            given = inventory.get(key) or []
+            if isinstance(given, list):  # another type is refused below
+                inventory[key] = [*given, *names]
         host = read_recording(recording) if recording and os.path.exists(recording) else None
         made = expected.make(
             name, machine, host, inventory, RULES, plan or None, hypervisor, _accepted(name, acceptance), guest_plans

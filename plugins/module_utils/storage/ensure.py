@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.storage import driv
 from ansible_collections.sailloft.fleet.plugins.module_utils.storage.request import (
     LocalStorage,
     NfsMount,
+    S3Mount,
     StorageRequest,
     read_request,
 )
@@ -35,6 +36,7 @@ UNITS = "/etc/systemd/system"
 MARKS = "/run/sailloft-storage"
 # rclone's changelog: --vfs-cache-min-free-space came with 1.62.
 RCLONE_MIN_FREE = (1, 62)
+LIST_LIMIT_S = 60.0
 NFS_VOLUMES = "/proc/fs/nfsfs/volumes"
 
 
@@ -233,6 +235,17 @@ class _Pass:
         for nfs in self.request.nfs:
             if units.mount_unit(nfs.path) == unit.name:
                 return self._other_nfs(nfs)
+        for s3 in self.request.s3:
+            if units.S3_UNIT.format(s3.name) == unit.name:
+                return self._unreadable(s3)
+        return ""
+
+    def _unreadable(self, s3: S3Mount) -> str:
+        """Return why a bucket cannot be listed: rclone mounts it with wrong keys, too."""
+        try:
+            self.system.run(["ls", "-A", "-U", self.system.path(s3.path)], timeout_s=LIST_LIMIT_S)
+        except HostError as error:
+            return error.cause
         return ""
 
     def _other_nfs(self, nfs: NfsMount) -> str:

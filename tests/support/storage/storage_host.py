@@ -35,6 +35,7 @@ class StorageHost(System):
         self.commands: list[str] = []
         self.loops: list[str] = []
         self.mounted: list[str] = []
+        self.running: list[str] = []  # services
         (folder / "root/run/systemd/system").mkdir(parents=True)
         (folder / "root/sys/block").mkdir(parents=True)
         (folder / "root/proc").symlink_to("/proc")
@@ -88,7 +89,10 @@ class StorageHost(System):
                 self.remove(f"/etc/systemd/system/{target}.target.wants/{words[1]}")
         elif words[0] == "restart":
             self._stop(words[1])
-            self.mount(words[1])
+            if words[1].endswith(".mount"):
+                self.mount(words[1])
+            else:
+                self.running.append(words[1])
         return ""
 
     def mount(self, unit: str) -> None:
@@ -104,9 +108,11 @@ class StorageHost(System):
         return lines.get("What", "").rpartition("/")[2], lines.get("Where", "")
 
     def _state(self, unit: str) -> str:
-        return "active" if self.path(self._of(unit)[1]) in self.mounted else "inactive"
+        is_active = unit in self.running or self.path(self._of(unit)[1]) in self.mounted
+        return "active" if is_active else "inactive"
 
     def _stop(self, unit: str) -> None:
+        self.running = [name for name in self.running if name != unit]
         path = self.path(self._of(unit)[1])
         if path in self.mounted:
             super().run(["umount", path])
@@ -120,10 +126,10 @@ class StorageHost(System):
         for name in ("etc", "var", "usr") if imaged else ():
             shutil.rmtree(self.path(name), ignore_errors=True)
 
-    def apply(self, *local: dict, check: bool = False):
-        """Return the outcome of the module's call with local storage."""
+    def apply(self, *local: dict, check: bool = False, **others: object):
+        """Return the outcome of the module's call with local storage and others."""
         self.commands.clear()
-        return ensure.ensure(self, {"local": local, "nfs": [], "s3": [], "s3_keys": {}}, False, check)
+        return ensure.ensure(self, {"local": local, "nfs": [], "s3": [], "s3_keys": {}, **others}, False, check)
 
     def close(self) -> None:
         """Give the loop devices back."""

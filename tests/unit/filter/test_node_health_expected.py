@@ -102,3 +102,15 @@ def test_an_acceptance_that_cannot_be_read_is_refused(tmp_path):
     path.write_text("{")
     with raises(AnsibleFilterError, "gpu01", str(path), "accept.yml"):
         made(node_health_recording=RECORDING, proofs_path=str(tmp_path))
+
+
+def test_the_nodes_storage_is_among_what_it_must_have():
+    storage = {
+        "storage_client_local": [{"name": "cache", "numa_node": 0, "count": 4}],
+        "storage_client_nfs": [{"source": "nas1:/home", "path": "/home", "cache": "cache"}],
+    }
+    expected = made(node_health_recording=RECORDING, node_health_mounts=["/opt"], **storage)
+    assert expected.mounts == ("/opt", "/cache", "/home")
+    assert expected.units == ("sailloft-cachefilesd.service",)
+    with raises(AnsibleFilterError, "count"):
+        made(node_health_recording=RECORDING, storage_client_local=[{"name": "cache", "numa_node": 0}])

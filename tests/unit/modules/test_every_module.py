@@ -41,6 +41,7 @@ SECRETS = {
     "node_identity": ["nodes.secrets.content", "signing_password"],
     "node_identity_quote": ["nonce"],
     "node_image": ["signing_password"],
+    "storage_client": ["s3_keys"],
     "vsphere_gpu_vm": ["password"],
     "vsphere_gpu_vm_info": ["password"],
     "vsphere_host_passthrough": ["password"],
@@ -156,6 +157,10 @@ REFUSED = {
     ),
     "node_inspection": ({}, "node_inspection: this host is no image: nothing was changed; "),
     "nodes_pending_info": ({"path": "/nowhere"}, "/nowhere: keeps no reports: No such file or directory; "),
+    "storage_client": (
+        {"local": [{"name": "cache"}]},
+        "storage_client.local[0]: give either drives or numa_node; name the drives by PCI address, or a node with count",
+    ),
     "node_logs": ({}, "node_logs: no receiver is set; set kafka or elasticsearch, or state: absent"),
     "node_boot_statement": (
         {**STORE, **KEYS, "nodes": [], "stores": [], "days": 0},

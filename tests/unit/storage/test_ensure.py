@@ -19,6 +19,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.storage.drives impo
 
 pytestmark = needs_loops
 ONE = {"name": "scratch", "drives": ["0000:10:00.0"]}
+S3 = {"name": "data", "endpoint": "https://s3", "bucket": "data", "path": "/data", "cache": "scratch", "size_gib": 1}
+KEYS = {"data": {"access_key_id": "AKIA1", "secret_access_key": "geheim"}}
 TWO = {"name": "scratch", "drives": ["0000:10:00.0", "0000:11:00.0"], "layout": "single"}
 
 
@@ -270,6 +272,54 @@ def test_an_image_gets_units_only_and_no_keys(make_host):
     assert {command.split()[1] for command in host.commands} == {"--root=/"}
     assert host.exists(f"/etc/systemd/system/multi-user.target.wants/{units.BOOT_UNIT}")
     assert not ensure.ensure(host, given, in_image=True).changed
-    keys = {"data": {"access_key_id": "a", "secret_access_key": "b"}}
     with pytest.raises(RequestError):
-        ensure.ensure(host, {**given, "s3_keys": keys}, in_image=True)
+        ensure.ensure(host, {**given, "s3_keys": KEYS}, in_image=True)
+
+
+def test_keys_are_in_a_file_of_roots_alone_and_in_no_difference(make_host):
+    host = make_host(0)
+    Path(host.path("/data")).mkdir()
+    outcome = host.apply(ONE, s3=[S3], s3_keys=KEYS)
+    file = Path(host.path("/etc/sailloft/s3_data.env"))
+    assert (file.stat().st_mode & 0o777, "geheim" in file.read_text()) == (0o600, True)
+    assert "geheim" not in str(outcome.to_result())
+    assert not host.apply(ONE, s3=[S3], s3_keys=KEYS).changed
+    file.chmod(0o644)
+    assert list(host.apply(ONE, s3=[S3], s3_keys=KEYS).after) == ["/etc/sailloft/s3_data.env"]
+    assert file.stat().st_mode & 0o777 == 0o600
+    other = {"data": {**KEYS["data"], "secret_access_key": "geheimer"}}
+    changed = host.apply(ONE, s3=[S3], s3_keys=other)
+    assert "geheim" not in str(changed.to_result())
+    assert "systemctl restart sailloft-s3-data.service" in host.commands
+    host.apply(ONE)
+    assert not file.exists()
+    assert host.running == []
+
+
+def test_a_bucket_that_cannot_be_listed_is_never_held(make_host):
+    host = make_host(0)
+    with raises(HostError, "sailloft-s3-data.service", "No such file"):
+        host.apply(ONE, s3=[S3])
+    assert "sailloft-s3-data.service as wanted" in host.apply(ONE, s3=[S3], check=True).after
+    Path(host.path("/data")).mkdir()
+    assert host.apply(ONE, s3=[S3]).changed is False
+
+
+def test_a_service_that_was_not_restarted_after_a_change_is_by_the_next_run(make_host, monkeypatch):
+    host = make_host(0)
+    Path(host.path("/data")).mkdir()
+    host.apply(ONE, s3=[S3])
+    real_run = StorageHost.run
+
+    def run(self, argv, **more):
+        if argv[:2] == ["systemctl", "restart"]:
+            raise KilledError
+        return real_run(self, argv, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StorageHost, "run", run)
+        with pytest.raises(KilledError):
+            host.apply(ONE, s3=[{**S3, "size_gib": 2}])
+    assert host.apply(ONE, s3=[{**S3, "size_gib": 2}]).changed
+    assert "systemctl restart sailloft-s3-data.service" in host.commands
+    assert not host.apply(ONE, s3=[{**S3, "size_gib": 2}]).changed

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The choice of drives of stripes, from readings of hosts: nobody's data is lost, and every half-made array is ended."""
+"""The choice of drives of stripes, from readings of hosts: nothing is lost, and every half-made array is ended."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_stripe_that_lost_a_drive_is_refused_or_wiped_by_policy():
 
 
 @pytest.mark.parametrize(
-    "found, arrays",
+    ("found", "arrays"),
     [
         (drives(Signature("linux_raid_member", "any:other", "a"), None), ()),
         (drives(Signature("linux_raid_member", "host:scratch", "a"), MEMBER), ()),

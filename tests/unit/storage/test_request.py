@@ -31,7 +31,7 @@ def test_labels_and_paths():
 
 
 @pytest.mark.parametrize(
-    "data, setting",
+    ("data", "setting"),
     [
         ({"local": [{**LOCAL, "name": "Cache"}]}, "name"),
         ({"local": [{**LOCAL, "name": "cache1"}]}, "name"),
