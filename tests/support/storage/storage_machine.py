@@ -1,0 +1,147 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""An emulated node without a disk of its own: Debian with its kernel and systemd in memory, and four NVMe drives.
+
+Each boot has a new root, as a stateless node's; the drives stay. Needs root, for mmdebstrap; the root is cached.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from patience import run_to_its_end
+from user_cache import user_cache
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[2]
+PACKAGES = (
+    *("systemd-sysv", "udev", "kmod", "iproute2", "python3", "xfsprogs", "mdadm", "nfs-common", "nfs-kernel-server"),
+    *("cachefilesd", "rdma-core", "linux-image-amd64", "e2fsprogs"),
+)
+# The kernel's modules that the node needs; the others would only fill its memory.
+MODULES = (
+    *("fs/xfs", "fs/nfs", "fs/nfsd", "fs/nfs_common", "fs/lockd", "fs/cachefiles", "fs/fscache", "fs/netfs"),
+    *("fs/exportfs", "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "drivers/md", "drivers/nvme", "drivers/infiniband/core"),
+    *("drivers/infiniband/sw", "net/sunrpc", "net/sched", "net/ipv4", "net/ipv6", "net/dns_resolver", "lib", "crypto"),
+    *("arch", "block", "drivers/net/dummy.ko", "fs/configfs", "security/keys"),
+)
+# The first drive is on the first NUMA node and somebody's; the others are on the second.
+DRIVES, DRIVE_BYTES = 4, 448 << 20
+SECOND_NODE = ("0000:41:00.0", "0000:42:00.0", "0000:43:00.0")
+SERVICE = """[Unit]
+After=multi-user.target
+[Service]
+Type=oneshot
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS0
+ExecStart=/usr/bin/python3 -B /inside.py {step}
+ExecStopPost=/bin/systemctl poweroff --force
+TimeoutStartSec=infinity
+[Install]
+WantedBy=graphical.target
+"""
+LIMIT_S = 600
+
+
+class Node:
+    """The node, with its drives in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for number in range(DRIVES):
+            with (folder / f"drive{number}").open("wb") as file:
+                file.truncate(DRIVE_BYTES)
+        subprocess.run(["mkfs.ext4", "-q", "-L", "somebodys", folder / "drive0"], check=True)
+        self.base = folder / "base"
+        self.base.mkdir()
+        subprocess.run(["tar", "-xf", _root(), "-C", self.base, "--exclude=./dev/*"], check=True)
+        self.kernel = folder / "vmlinuz"
+        shutil.copy(next(self.base.glob("boot/vmlinuz-*")), self.kernel)
+        _trim(self.base)
+
+    def boot(self, step: str, prepare: Callable[[Path], object] = lambda _tree: None) -> dict[str, dict]:
+        """Boot a new root that ``prepare`` has changed, run a step of inside.py, and return its results by name."""
+        tree = self.folder / "tree"
+        subprocess.run(["cp", "-a", self.base, tree], check=True)
+        _code(tree)
+        (tree / "etc/systemd/system/inside.service").write_text(SERVICE.format(step=step))
+        prepare(tree)
+        subprocess.run(["systemctl", f"--root={tree}", "--quiet", "enable", "inside.service"], check=True)
+        image, console = self.folder / "initramfs", self.folder / f"{step}.log"
+        names = subprocess.run(["find", ".", "-print0"], cwd=tree, check=True, capture_output=True).stdout
+        with image.open("wb") as out:
+            packing = ["busybox", "cpio", "-0", "-o", "-H", "newc"]
+            subprocess.run(packing, cwd=tree, input=names, stdout=out, stderr=subprocess.DEVNULL, check=True)
+        shutil.rmtree(tree)
+        text = run_to_its_end(self._command(image, console), console, LIMIT_S)
+        lines = [line.partition("RESULT ")[2] for line in text.splitlines() if "RESULT " in line]
+        results = {one["name"]: one for one in map(json.loads, lines)}
+        assert "end" in results, text[-8000:]
+        return results
+
+    def _command(self, image: Path, console: Path) -> list[str]:
+        command = ["nice", "-n", "19", "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max"]
+        command += ["-smp", "2", "-m", "3072", "-nodefaults", "-display", "none", "-no-reboot"]
+        for node in (0, 1):
+            command += ["-object", f"memory-backend-ram,id=m{node},size=1536M"]
+            command += ["-numa", f"node,nodeid={node},memdev=m{node},cpus={node}"]
+        command += ["-device", "pxb-pcie,id=second,bus=pcie.0,bus_nr=64,numa_node=1"]
+        for number in range(DRIVES):
+            drive = f"if=none,id=d{number},format=raw,discard=unmap,file={self.folder}/drive{number}"
+            bus = "second" if number else "pcie.0"
+            command += ["-drive", drive, "-device", f"pcie-root-port,id=port{number},bus={bus},chassis={number + 1}"]
+            command += ["-device", f"nvme,serial=S{number},drive=d{number},bus=port{number}"]
+        arguments = "console=ttyS0 quiet panic=-1 no_timer_check systemd.show_status=false"
+        command += ["-kernel", str(self.kernel), "-initrd", str(image), "-append", arguments]
+        return [*command, "-serial", f"file:{console}"]
+
+
+def _root() -> Path:
+    """Return the archive of the root, which the first call makes."""
+    key = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
+    archive = user_cache("storage") / f"root-{key}.tar"
+    if not archive.exists():
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        new = archive.with_suffix(".new.tar")
+        command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale")]
+        subprocess.run([*command, "bookworm", str(new)], check=True)
+        new.rename(archive)
+    return archive
+
+
+def _trim(tree: Path) -> None:
+    """Remove modules and files that the node does not need, and let systemd be the first process."""
+    (modules,) = (tree / "lib/modules").iterdir()
+    kernel = modules / "kernel"
+    for path in sorted(kernel.rglob("*.ko")):
+        if not any(str(path.relative_to(kernel)).startswith(name) for name in MODULES):
+            path.unlink()
+    subprocess.run(["depmod", "--basedir", tree, modules.name], check=True)
+    for name in ("boot", "var/lib/apt", "var/cache"):
+        shutil.rmtree(tree / name, ignore_errors=True)
+    (tree / "init").symlink_to("usr/lib/systemd/systemd")
+    (tree / "etc/systemd/system/default.target").symlink_to("/lib/systemd/system/graphical.target")
+    for name in ("systemd-journald-audit.socket", "apt-daily.timer", "e2scrub_all.timer", "fstrim.timer"):
+        (tree / f"etc/systemd/system/{name}").symlink_to("/dev/null")
+
+
+def _code(tree: Path) -> None:
+    """Copy inside.py, the collection, and Ansible's part of a module."""
+    import ansible
+
+    ours = Path(ansible.__file__).parent
+    code = tree / "code"
+    (code / "ansible").mkdir(parents=True)
+    (code / "ansible/__init__.py").write_text(f"__version__ = {ansible.__version__!r}\n")
+    shutil.copytree(ours / "module_utils", code / "ansible/module_utils")
+    for part in ("modules", "module_utils"):
+        place = code / "ansible_collections/sailloft/fleet/plugins" / part
+        shutil.copytree(REPOSITORY / "plugins" / part, place, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(HERE / "inside.py", tree / "inside.py")
