@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity identity-long boot boot-long image image-long image-boot boot-loader dcb cabling infiniband infiniband-long scheduler scheduler-long rooms sanity sanity-long docs galaxy release molecule molecule-quick molecule-image molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity identity-long boot boot-long image image-long image-boot boot-loader dcb cabling infiniband infiniband-long scheduler scheduler-long storage rooms sanity sanity-long docs galaxy release molecule molecule-quick molecule-image molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -102,7 +102,7 @@ test:
 # The phases that take long, try more cases, or add little to what a part of `test` shows of the same code. A phase NAME-long
 # has the tests of NAME that are marked `long`.
 test-all: test
-	tests/phases sanity-long thorough fleet-long python39-all ansible-core-all image-long image-boot boot-long boot-loader identity-long dcb cabling infiniband-long scheduler-long rooms molecule-long bench
+	tests/phases sanity-long thorough fleet-long python39-all ansible-core-all image-long image-boot boot-long boot-loader identity-long dcb cabling infiniband-long scheduler-long storage rooms molecule-long bench
 
 environments: .venv/.tests .venv/publish/.done vcsim
 
@@ -208,6 +208,10 @@ scheduler: packages .venv/.tests
 # The same: repairs of its nodes.
 scheduler-long: packages .venv/.tests
 	pytest -v --timeout 1800 -m long tests/scheduler
+
+# A node's storage in an emulated machine: md, NFS over RDMA, cachefilesd, and boots of new roots; needs root.
+storage: packages .venv/.tests
+	$(as_root)pytest -v --timeout 3600 tests/storage
 
 # The role scheduler on five hosts, and a virtual machine that leaves a crashed server, each host a room; needs root.
 rooms: packages .venv/.tests

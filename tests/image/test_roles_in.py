@@ -26,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.families impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic.persistence import SERVICE as ROCE
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import HEALTH_PROGRAM
 from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service import converge as slurm
+from ansible_collections.sailloft.fleet.plugins.module_utils.storage import units as storage
 
 SECRET = "a {{ secret }} with 'quotes' and \U0001f512"
 GPU_HOST = Role(
@@ -42,6 +43,14 @@ ROCE_HOST = Role(
     {"packages_install": False, "roce_host_nics": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}},
 )
 SCHEDULER = Role("sailloft.fleet.scheduler", {"packages_install": False, "scheduler_controllers": ["head-1", "head-2"]})
+STORAGE_CLIENT = Role(
+    "sailloft.fleet.storage_client",
+    {
+        "packages_install": False,
+        "storage_client_local": [{"name": "cache", "numa_node": 0, "count": 2}],
+        "storage_client_nfs": [{"source": "nas1:/home", "path": "/home", "cache": "cache"}],
+    },
+)
 # The files that a tuning run would change on the machine on which it runs.
 OF_THE_BUILD_HOST = (
     *("/etc/sailloft", "/usr/lib/sailloft", persistence.UNIT_FILE, persistence.WANTS, persistence.ORDER_FILE),
@@ -176,6 +185,27 @@ def test_slurmd_is_enabled_and_asks_the_controllers_for_its_files(root):
     first = tree(upper)
     lines.clear()
     roles_in.apply(root, [SCHEDULER], functools.partial(process.run, show=lines.append), "gpu")
+    assert tree(upper) == first
+    assert any("changed=0" in line for line in lines)
+
+
+@pytest.mark.long
+def test_the_nodes_of_an_image_get_their_storage_when_they_boot(root):
+    lines = []
+    roles_in.apply(root, [STORAGE_CLIENT], functools.partial(process.run, show=lines.append), "gpu")
+    upper = root.parent / "upper"
+    files = {path for path, facts in tree(upper).items() if not facts[0].startswith("d")}
+    units = {"cache.mount": "multi-user", storage.CACHE_UNIT: "multi-user", "home.mount": "remote-fs"}
+    folder = "etc/systemd/system"
+    assert files == {
+        *("etc/sailloft/storage_client.json", "usr/lib/sailloft/storage_client.pyz", "etc/sailloft/cachefilesd.conf"),
+        *(f"{folder}/{unit}" for unit in (*units, storage.BOOT_UNIT)),
+        *(f"{folder}/{target}.target.wants/{unit}" for unit, target in units.items()),
+        f"{folder}/multi-user.target.wants/{storage.BOOT_UNIT}",
+    }
+    first = tree(upper)
+    lines.clear()
+    roles_in.apply(root, [STORAGE_CLIENT], functools.partial(process.run, show=lines.append), "gpu")
     assert tree(upper) == first
     assert any("changed=0" in line for line in lines)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, "/code")
 
 from ansible.module_utils.testing import patch_module_args
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.storage import file_systems
 from ansible_collections.sailloft.fleet.plugins.module_utils.storage.request import read_request

@@ -58,27 +58,20 @@ class Node:
             with (folder / f"drive{number}").open("wb") as file:
                 file.truncate(DRIVE_BYTES)
         subprocess.run(["mkfs.ext4", "-q", "-L", "somebodys", folder / "drive0"], check=True)
-        self.base = folder / "base"
-        self.base.mkdir()
-        subprocess.run(["tar", "-xf", _root(), "-C", self.base, "--exclude=./dev/*"], check=True)
-        self.kernel = folder / "vmlinuz"
-        shutil.copy(next(self.base.glob("boot/vmlinuz-*")), self.kernel)
-        _trim(self.base)
+        self.system = _system()
 
     def boot(self, step: str, prepare: Callable[[Path], object] = lambda _tree: None) -> dict[str, dict]:
-        """Boot a new root that ``prepare`` has changed, run a step of inside.py, and return its results by name."""
-        tree = self.folder / "tree"
-        subprocess.run(["cp", "-a", self.base, tree], check=True)
-        _code(tree)
-        (tree / "etc/systemd/system/inside.service").write_text(SERVICE.format(step=step))
+        """Boot a new root to which ``prepare`` adds, run a step of inside.py, and return its results by name."""
+        tree, image, console = self.folder / step, self.folder / "initramfs", self.folder / f"{step}.log"
+        units = tree / "etc/systemd/system"
+        units.mkdir(parents=True)
+        (units / "inside.service").write_text(SERVICE.format(step=step))
         prepare(tree)
         subprocess.run(["systemctl", f"--root={tree}", "--quiet", "enable", "inside.service"], check=True)
-        image, console = self.folder / "initramfs", self.folder / f"{step}.log"
-        names = subprocess.run(["find", ".", "-print0"], cwd=tree, check=True, capture_output=True).stdout
-        with image.open("wb") as out:
-            packing = ["busybox", "cpio", "-0", "-o", "-H", "newc"]
-            subprocess.run(packing, cwd=tree, input=names, stdout=out, stderr=subprocess.DEVNULL, check=True)
-        shutil.rmtree(tree)
+        _code(tree)
+        shutil.copy(self.system / "root.cpio", image)
+        # The kernel unpacks one archive over the other.
+        _pack(tree, image)
         text = run_to_its_end(self._command(image, console), console, LIMIT_S)
         lines = [line.partition("RESULT ")[2] for line in text.splitlines() if "RESULT " in line]
         results = {one["name"]: one for one in map(json.loads, lines)}
@@ -98,22 +91,36 @@ class Node:
             command += ["-drive", drive, "-device", f"pcie-root-port,id=port{number},bus={bus},chassis={number + 1}"]
             command += ["-device", f"nvme,serial=S{number},drive=d{number},bus=port{number}"]
         arguments = "console=ttyS0 quiet panic=-1 no_timer_check systemd.show_status=false"
-        command += ["-kernel", str(self.kernel), "-initrd", str(image), "-append", arguments]
+        command += ["-kernel", str(self.system / "vmlinuz"), "-initrd", str(image), "-append", arguments]
         return [*command, "-serial", f"file:{console}"]
 
 
-def _root() -> Path:
-    """Return the archive of the root, which the first call makes."""
-    key = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
-    archive = user_cache("storage") / f"root-{key}.tar"
-    if not archive.exists():
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        new = archive.with_suffix(".new.tar")
+def _system() -> Path:
+    """Return the directory of the kernel and the root, which the first call makes."""
+    key = hashlib.sha256(" ".join((*PACKAGES, *MODULES)).encode()).hexdigest()[:12]
+    system = user_cache("storage") / key
+    if not system.exists():
+        new = system.with_suffix(".new")
+        shutil.rmtree(new, ignore_errors=True)
+        tree = new / "tree"
+        tree.mkdir(parents=True)
         command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
         command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale")]
-        subprocess.run([*command, "bookworm", str(new)], check=True)
-        new.rename(archive)
-    return archive
+        subprocess.run([*command, "bookworm", str(tree)], check=True)
+        shutil.copy(next(tree.glob("boot/vmlinuz-*")), new / "vmlinuz")
+        _trim(tree)
+        _pack(tree, new / "root.cpio")
+        shutil.rmtree(tree)
+        new.rename(system)
+    return system
+
+
+def _pack(tree: Path, archive: Path) -> None:
+    """Append the files of a directory to an archive for the kernel."""
+    names = subprocess.run(["find", ".", "-print0"], cwd=tree, check=True, capture_output=True).stdout
+    with archive.open("ab") as out:
+        packing = ["busybox", "cpio", "-0", "-o", "-H", "newc"]
+        subprocess.run(packing, cwd=tree, input=names, stdout=out, stderr=subprocess.DEVNULL, check=True)
 
 
 def _trim(tree: Path) -> None:
@@ -123,12 +130,13 @@ def _trim(tree: Path) -> None:
     for path in sorted(kernel.rglob("*.ko")):
         if not any(str(path.relative_to(kernel)).startswith(name) for name in MODULES):
             path.unlink()
-    subprocess.run(["depmod", "--basedir", tree, modules.name], check=True)
-    for name in ("boot", "var/lib/apt", "var/cache"):
-        shutil.rmtree(tree / name, ignore_errors=True)
+    subprocess.run(["chroot", tree, "depmod", modules.name], check=True)
+    for name in ("boot", "var/lib/apt", "var/cache", "dev"):
+        shutil.rmtree(tree / name)
+    for name in ("boot", "dev"):
+        (tree / name).mkdir()
     (tree / "init").symlink_to("usr/lib/systemd/systemd")
-    (tree / "etc/systemd/system/default.target").symlink_to("/lib/systemd/system/graphical.target")
-    for name in ("systemd-journald-audit.socket", "apt-daily.timer", "e2scrub_all.timer", "fstrim.timer"):
+    for name in ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer"):
         (tree / f"etc/systemd/system/{name}").symlink_to("/dev/null")
 
 

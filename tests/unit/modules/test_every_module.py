@@ -159,7 +159,7 @@ REFUSED = {
     "nodes_pending_info": ({"path": "/nowhere"}, "/nowhere: keeps no reports: No such file or directory; "),
     "storage_client": (
         {"local": [{"name": "cache"}]},
-        "storage_client.local[0]: give either drives or numa_node; name the drives by PCI address, or a node with count",
+        "storage_client.local[0]: give either drives or numa_node; name the drives by PCI address, or a node with ",
     ),
     "node_logs": ({}, "node_logs: no receiver is set; set kafka or elasticsearch, or state: absent"),
     "node_boot_statement": (
