@@ -30,6 +30,21 @@ MODULES = (
     *("drivers/infiniband/sw", "net/sunrpc", "net/sched", "net/ipv4", "net/ipv6", "net/dns_resolver", "lib", "crypto"),
     *("arch", "block", "drivers/net/dummy.ko", "fs/configfs", "security/keys"),
 )
+# What the node does not need of its packages; the kernel unpacks all others to its memory.
+REMOVED = (
+    *(
+        "boot",
+        "dev",
+        "var/lib/apt",
+        "var/lib/dpkg",
+        "var/cache",
+        "usr/share/perl",
+        "usr/share/perl5",
+        "usr/share/zoneinfo",
+    ),
+    *("usr/lib/apt", "usr/lib/udev/hwdb.bin", "usr/lib/udev/hwdb.d", "usr/lib/x86_64-linux-gnu/perl"),
+    *("usr/lib/x86_64-linux-gnu/gconv", "usr/lib/x86_64-linux-gnu/libicudata.so.72.1"),
+)
 MASKED = (
     *(
         "apt-daily.timer",
@@ -141,7 +156,7 @@ class Node:
 
 def _system() -> Path:
     """Return the directory of the kernel and the root, which the first call makes."""
-    key = hashlib.sha256(" ".join((*PACKAGES, *MODULES)).encode()).hexdigest()[:12]
+    key = hashlib.sha256(" ".join((*PACKAGES, *MODULES, *REMOVED, *MASKED)).encode()).hexdigest()[:12]
     system = user_cache("storage") / key
     if not system.exists():
         new = system.with_suffix(".new")
@@ -175,10 +190,8 @@ def _trim(tree: Path) -> None:
         if not any(str(path.relative_to(kernel)).startswith(name) for name in MODULES):
             path.unlink()
     subprocess.run(["chroot", tree, "depmod", modules.name], check=True)
-    for name in ("boot", "var/lib/apt", "var/cache", "dev"):
-        shutil.rmtree(tree / name)
-    for name in ("boot", "dev"):
-        (tree / name).mkdir()
+    subprocess.run(["rm", "-rf", *REMOVED], cwd=tree, check=True)
+    (tree / "dev").mkdir()
     (tree / "init").symlink_to("usr/lib/systemd/systemd")
     for name in MASKED:
         (tree / f"etc/systemd/system/{name}").symlink_to("/dev/null")
