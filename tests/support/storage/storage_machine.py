@@ -77,7 +77,7 @@ TimeoutStartSec=infinity
 [Install]
 WantedBy=graphical.target
 """
-# The first process of a node without systemd, whose units a stand-in starts: with systemd a boot takes ten times as long.
+# The first process of a node whose units a stand-in for systemd starts: with systemd a boot takes ten times as long.
 INIT = """#!/bin/sh
 mount -t proc none /proc
 mount -t sysfs none /sys
