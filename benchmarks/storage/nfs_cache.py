@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read a data set twice over NFS, cached on a stripe of local drives, in an emulated node: benchmarks/storage/nfs_cache.py
+"""Read a data set twice over NFS, cached on local drives, in an emulated node: benchmarks/storage/nfs_cache.py
 
 The first epoch comes from a server behind a link of a fixed rate, the second from cachefilesd's files. Their ratio
 depends on that rate, which is printed; Hoard's was 2.1 with 10 Gbit/s, two NVMe drives a node and 16 GPUs that compute
