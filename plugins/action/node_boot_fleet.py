@@ -44,6 +44,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims i
     SeenNode,
     prove,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import NoAnswerError, ReachedHost
@@ -102,11 +103,11 @@ def prove_node(
     ``booted`` by this run.
     """
     try:
-        row = node_boot_scripts.node_row(name, variables)
+        row, files = node_boot_scripts.node_row(name, variables), node_boot_scripts.files_of(name, variables)
         expected = ExpectedImage.of_text(
             image.digest,
             image.manifest,
-            NodePlan.of_options(name, {**row, **given, "prediction": image.prediction}),
+            NodePlan.of_options(name, {**row, **given, "prediction": image.prediction, "files": files}),
             image.channel,
             row["kernel_arguments"],
             node_boot_scripts.texts(name, "node_boot_units_may_fail", variables),
@@ -166,7 +167,8 @@ class ActionModule(ActionBase):
         states = self._read(self._rows)
         running = []
         for name, row in self._rows.items():
-            row.look(states[name], self._arguments(name), self._flag(name, "node_boot_force"))
+            files = node_files.digest_of(node_boot_scripts.files_of(name, self._host(name).variables))
+            row.look(states[name], self._arguments(name), files, self._flag(name, "node_boot_force"))
             row.tasks = [hook for hook in (DRAIN, HEALTH, RETURN) if "tasks" in self._hook(name, hook)]
             row.mac = str(self._host(name).variables.get("node_boot_mac") or "")
             row.spare = self._flag(name, "node_boot_spare")

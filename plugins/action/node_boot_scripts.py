@@ -11,12 +11,14 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import (
     InvalidValueError,
     integer,
     text,
     unicast_mac,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
 
 DEFAULT_IMAGE = {"channel": "stable"}
@@ -72,6 +74,14 @@ def node_row(name: str, variables: Mapping[str, Any], pin: str = "") -> dict[str
 def image_of(variables: Mapping[str, Any]) -> Any:
     """Return what the inventory names as the node's image."""
     return variables.get("node_boot_image") or DEFAULT_IMAGE
+
+
+def files_of(name: str, variables: Mapping[str, Any]) -> str:
+    """Return the text of the node's own files, empty for none. Raises AnsibleActionFail."""
+    try:
+        return node_files.text_of(name, variables.get("node_boot_files") or {})
+    except SailloftError as error:
+        raise AnsibleActionFail(str(error)) from error
 
 
 def _check_waits(name: str, variables: Mapping[str, Any]) -> None:

@@ -4,10 +4,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_scripts
 
 
 class ActionModule(node_boot_scripts.ActionModule):
-    """Run the module with the images and addresses of nodes."""
+    """Run the module with the images, addresses and files of nodes."""
 
-    STORE_PARTS = ("channels", "images", "statement", "now_s")
+    STORE_PARTS = ("channels", "images", "statement", "files", "now_s")
+
+    def beside(self, names: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the module's option ``files``. Raises AnsibleActionFail."""
+        texts = {name: node_boot_scripts.files_of(name, hostvars[name]) for name in names}
+        return {"files": {name: text for name, text in texts.items() if text}}

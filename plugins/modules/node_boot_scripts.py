@@ -30,6 +30,13 @@ options:
       - It is written before the scripts, unless the store has it or a later one.
     type: str
     default: ""
+  files:
+    description:
+      - Nodes' own files that the statement names, RV(sailloft.fleet.node_boot_statement#module:files). They are written
+        before it.
+    type: list
+    elements: str
+    default: []
   hold:
     description: The name of this run's hold of M(sailloft.fleet.node_boot_hold); empty for none.
     type: str
@@ -71,7 +78,7 @@ removed:
   type: list
   elements: str
 stated:
-  description: Whether the statement in the store is another one now.
+  description: Whether the statement in the store is another one now, or has new files of nodes.
   returned: success
   type: bool
 others:
@@ -98,6 +105,7 @@ def main() -> None:
             "store": {"type": "path", "required": True},
             "hold": {"type": "str", "default": ""},
             "statement": {"type": "str", "default": ""},
+            "files": {"type": "list", "elements": "str", "default": []},
             **node_scripts.OPTIONS,
         },
         supports_check_mode=True,
@@ -113,6 +121,7 @@ def main() -> None:
             options["channels_to_come"],
             options["hold"],
             options["statement"].encode(),
+            options["files"],
         )
         diff = [
             {

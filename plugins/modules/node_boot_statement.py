@@ -13,7 +13,8 @@ version_added: 0.1.0
 description:
   - Writes C(nodes/statement) in the store of the host that signs, and returns it for the boot servers
     (M(sailloft.fleet.node_boot_scripts)). It is one file for all nodes with one signature, a sequence that grows with
-    each change, and an expiry. It has each node's name, image, NICs, servers and URL for reports.
+    each change, and an expiry. It has each node's name, image, NICs, servers, URL for reports, and the digest of its
+    own files.
   - A first stage boots only what a valid statement says, and with a TPM none that is older than one it has seen.
   - The lines of nodes that are not in O(nodes) stay. Nothing changes if all lines are the same and two thirds of the
     validity are left; after that, a run renews the statement.
@@ -46,6 +47,11 @@ options:
         type: list
         elements: dict
         required: true
+      files:
+        description: The digests of the nodes' files that it has.
+        type: list
+        elements: str
+        required: true
       statement:
         description: The sequence of its statement, 0 for none.
         type: int
@@ -54,6 +60,12 @@ options:
         description: Its clock, in seconds since 1970.
         type: int
         required: true
+  files:
+    description:
+      - The nodes' own files, by node. With names in O(nodes), those of their C(node_boot_files).
+      - A text has one line for each file, with mode, owner, group, path, and base64 of the content (V(-) if empty).
+    type: dict
+    default: {}
   promoted:
     description:
       - The digests that channels will name, by channel. The statement is signed, and given to all boot servers, before
@@ -96,6 +108,11 @@ sequence:
   description: The statement's sequence.
   returned: success
   type: int
+files:
+  description: The nodes' own files that a boot server lacks.
+  returned: success
+  type: list
+  elements: str
 issued:
   description: When it was issued, in UTC.
   returned: success
@@ -128,6 +145,7 @@ def main() -> None:
         "host": {"type": "str", "required": True},
         "channels": {"type": "list", "elements": "dict", "required": True},
         "images": {"type": "list", "elements": "dict", "required": True},
+        "files": {"type": "list", "elements": "str", "required": True},
         "statement": {"type": "int", "required": True},
         "now_s": {"type": "int", "required": True},
     }
@@ -139,6 +157,7 @@ def main() -> None:
             "days": {"type": "int", "default": 90},
             "reissue": {"type": "bool", "default": False},
             "promoted": {"type": "dict", "default": {}},
+            "files": {"type": "dict", "default": {}},
             **node_scripts.OPTIONS,
         },
         supports_check_mode=True,
@@ -148,7 +167,7 @@ def main() -> None:
 
     def work() -> dict[str, Any]:
         signer = sign.Signer.of_options(params)
-        names = ("nodes", "removed", "channels_to_come", "promoted")
+        names = ("nodes", "removed", "channels_to_come", "promoted", "files")
         terms = issue.Terms(params["days"], int(time.time()), params["reissue"])
         request = issue.StatementRequest(**{name: params[name] for name in names})
         change = issue.ensure(store, request, params["stores"], signer, terms, module.check_mode)
@@ -160,8 +179,12 @@ def main() -> None:
             "sequence": change.statement.sequence,
             "issued": change.statement.issued,
             "expires": change.statement.expires,
+            "files": list(change.files),
             "nodes": len(change.statement.nodes),
-            "diff": {"before_header": path, "after_header": path, "before": before, "after": after},
+            "diff": [
+                {"before_header": path, "after_header": path, "before": before, "after": after},
+                *change.diffs,
+            ],
         }
 
     finish(module, work)

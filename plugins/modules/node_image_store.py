@@ -91,6 +91,10 @@ images:
     size_bytes:
       description: The size of all its blobs in bytes, including shared ones.
       type: int
+    knows:
+      description: The formats by which its first stage boots, beside manifests.
+      type: list
+      elements: str
     signed_kernel:
       description: Whether it has a program that firmware with Secure Boot starts.
       type: bool
@@ -122,6 +126,11 @@ statement:
   description: The sequence of the store's statement (M(sailloft.fleet.node_boot_statement)); 0 if it has none.
   returned: success
   type: int
+files:
+  description: The digests of the nodes' own files (C(node_boot_files)) that it has.
+  returned: success
+  type: list
+  elements: str
 now_s:
   description: The host's clock, in seconds since 1970.
   returned: success
@@ -157,7 +166,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import garbage, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import garbage, node_files, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.contents import inventory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
@@ -200,6 +209,7 @@ def main() -> None:
             },
             **inventory(store, reasons, unused),
             "statement": statement.sequence_in(store),
+            "files": node_files.present(store),
             "now_s": int(time.time()),
         }
 

@@ -23,6 +23,10 @@ class NamedNodesAction(ActionBase):
         """Return the module's option ``nodes``. Raises AnsibleActionFail for variables that are not valid."""
         raise NotImplementedError  # by a subclass whose module has nodes
 
+    def beside(self, names: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+        """Return further options of the module from the variables of nodes. Raises AnsibleActionFail."""
+        return {}
+
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the action."""
         variables = task_vars or {}
@@ -32,6 +36,7 @@ class NamedNodesAction(ActionBase):
         nodes, stores = arguments.get("nodes"), arguments.get("stores")
         if isinstance(nodes, list) and all(isinstance(node, str) for node in nodes):
             arguments["nodes"] = self.rows(nodes, variables.get("hostvars", {}))
+            arguments.update(self.beside(nodes, variables.get("hostvars", {})))
         if isinstance(stores, list):
             arguments["stores"] = [store_of(store, self.STORE_PARTS) for store in stores]
         return {**result, **self._execute_module(module_args=arguments, task_vars=variables)}

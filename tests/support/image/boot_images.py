@@ -226,7 +226,7 @@ def state(store: Store, keys: Signer, node: dict[str, object], now_s: float | No
     named = [{"name": name, "digest": channel.digest} for name, channel in channels.read_all(store).items()]
     terms = issue.Terms(90, int(time.time() if now_s is None else now_s), reissue=True)
     images = [{"digest": digest, "signed_kernel": True} for digest in (*store.images(), node.get("digest"))]
-    served = {"host": "boot01", "channels": named, "images": images, "statement": 0, "now_s": terms.now_s}
+    served = {"host": "boot01", "channels": named, "images": images, "files": [], "statement": 0, "now_s": terms.now_s}
     row = {"name": networks.NODE, "mac": networks.MAC, **node}
     return issue.ensure(store, issue.StatementRequest([row]), [served], keys, terms, False).after
 

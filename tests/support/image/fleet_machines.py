@@ -104,6 +104,7 @@ def boot(fleet: Path, node: str) -> None:
         "report_url": row.report,
         "servers": row.servers,
         "nics": row.nics,
+        "files": row.files,
     }
     (folder / "boot.json").write_text(json.dumps(report))
     (folder / "cmdline").write_text(line + "\n")

@@ -64,7 +64,7 @@ class Fleet:
         """Sign that the nodes, which follow the channel stable, boot this image."""
         terms = issue.Terms(90, int(time.time()))
         stable = [{"name": "stable", "digest": image.digest}]
-        served = {"host": "boot01", "channels": stable, "images": [], "statement": 0, "now_s": terms.now_s}
+        served = {"host": "boot01", "channels": stable, "images": [], "files": [], "statement": 0, "now_s": terms.now_s}
         signer = Signer(str(self.folder / "keys" / "image.key"), str(self.folder / "keys" / "image.pub"))
         issue.ensure(self.store, issue.StatementRequest(self.rows), [served], signer, terms, False)
 

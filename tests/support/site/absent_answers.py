@@ -115,6 +115,7 @@ def stored(_given: Parameters) -> dict[str, Any]:
         "channels": [{"name": "stable", "digest": DIGEST, "history": []}],
         "missing": [],
         "statement": 0,
+        "files": [],
         "now_s": 0,
         "blobs": 1,
         "size_bytes": 1,

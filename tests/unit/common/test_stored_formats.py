@@ -18,7 +18,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.expect impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, manifest, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import (
+    channels,
+    holds,
+    manifest,
+    node_files,
+    statement,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health import counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
@@ -141,6 +147,15 @@ def test_a_bundle_of_secrets_is_read_for_ever(name, bound):
     assert (bundle.node, bundle.ek, bundle.secrets, bundle.bound) == ("bm01", SHA256, b"secrets", bound)
 
 
+def test_the_files_of_a_node_are_read_for_ever():
+    text = (FILES / "node/node_files-1").read_text()
+    shown = {row["after_header"]: row["after"] for row in node_files.diffs({}, {"bm01": text})}
+    assert shown == {
+        "bm01: /etc/hosts": "0644 root root\n10.9.0.1 boot01\n",
+        "bm01: /etc/site/empty": "0600 site 990\n",
+    }
+
+
 def test_a_copy_of_a_nodes_health_is_read_for_ever():
     copy = copied.parse((FILES / "health_copy-1").read_bytes(), "bm01")
     assert (copy.number, [fault.check for fault in copy.state.condition.faults]) == (7, ["xid_79", "pcie_width"])
@@ -162,6 +177,7 @@ def test_every_stored_format_has_a_file():
         "health_copy-1",
         "identity-2",
         "identity-3",
+        "node/node_files-1",
         "fleet/repair-log-1",
     }
 

@@ -120,6 +120,7 @@ def test_the_contents_of_a_store_are_listed(run, store):
         "layers": ["base", "gpu"],
         "kernel": "6.1.0-31-cloud-amd64",
         "size_bytes": sum(len(data) for data in THREE.contents.values()),
+        "knows": ["sailloft-statement/1"],
         "signed_kernel": False,
         "kept_for": ["last build of gpu-node"],
         "problem": None,

@@ -83,7 +83,7 @@ class Site:
                 self.pinned = file == "rollout/canaries.yml"
                 now_s = int(time.time())
                 seen = [
-                    {**rows, "host": host, "statement": statement.sequence_in(store), "now_s": now_s}
+                    {**rows, "host": host, "files": [], "statement": statement.sequence_in(store), "now_s": now_s}
                     for host, store, rows in zip(SERVERS, self.stores, listed)
                 ]
                 request = issue.StatementRequest(self.rows(), promoted=given)

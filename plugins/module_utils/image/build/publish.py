@@ -19,7 +19,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import (
+    changes,
+    manifest,
+    node_files,
+    sign,
+    statement,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import (
     FirstStage,
     ImagePackage,
@@ -101,7 +107,7 @@ def _manifest(image: Image, parts: list[Built], kernel: Kernel, stage: Path, bil
         suite=lowest.suite,
         architecture=lowest.architecture,
         kernel=kernel,
-        first_stage=FirstStage(sha256_of(stage), stage.stat().st_size, (statement.FORMAT,)),
+        first_stage=FirstStage(sha256_of(stage), stage.stat().st_size, (statement.FORMAT, node_files.FORMAT)),
         kernel_arguments=image.kernel_arguments,
         writable_mib=image.writable_mib,
         layers=tuple(part.entry for part in parts),

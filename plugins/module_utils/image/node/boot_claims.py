@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_
     sealed_words,
     stated_nics,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import FORMAT
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki import measured
@@ -42,7 +43,7 @@ HARMLESS = re.compile(
 
 @dataclass(frozen=True)
 class NodePlan:
-    """The inventory's plan of a node's boot; ``nics`` are the lines of its statement.
+    """The inventory's plan of a node's boot; ``nics`` are the lines of its statement, ``files`` its files' digest.
 
     With ``secure_boot``, its firmware starts only signed programs. ``sequence`` is that of the boot servers' statement,
     0 if it is unknown; ``booted``: whether this run has booted the node, so that it must have used this statement.
@@ -57,6 +58,7 @@ class NodePlan:
     booted: bool = False
     secure_boot: bool = False
     prediction: Prediction | None = None
+    files: str = ""
 
     @classmethod
     def of_options(cls, name: str, options: Mapping[str, Any]) -> NodePlan:
@@ -65,7 +67,7 @@ class NodePlan:
         nics = tuple(stated_nics(mac, options["nics"], f"node {name}"))
         given = (options["report"], nics, options["sequence"], options["booted"], options["secure_boot"])
         prediction = measured.load(options["prediction"], options["digest"]) if options["prediction"] else None
-        return cls(mac, tuple(options["servers"]), *given, prediction)
+        return cls(mac, tuple(options["servers"]), *given, prediction, node_files.digest_of(options["files"]))
 
 
 def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
@@ -178,6 +180,7 @@ def _settings(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
         ("the node's boot servers are the inventory's", sorted(plan.servers), servers and sorted(servers)),
         ("the node reports to the inventory's URL", plan.report_url, report.get("report_url")),
         ("the first stage has configured the inventory's NICs", list(plan.nics), report.get("nics")),
+        ("the node has the inventory's files of its own", plan.files, report.get("files")),
     ]
     sequence = report.get("statement") or 0
     later = 0 < sequence < plan.sequence and not plan.booted

@@ -37,7 +37,7 @@ class BootRow:
 
     ``channel``: the channel that names the image, empty for a pin. ``domains`` and ``power_kw``: see wave_limits.
     ``tasks``: its hooks that are files of tasks. ``answers``: whether it could be read. ``needed``: whether it must
-    boot, because of its image, its arguments or ``forced``. ``tried``: whether this run has begun to boot it.
+    boot, because of its image, arguments, files or ``forced``. ``tried``: whether this run has begun to boot it.
     ``booted``: whether it has, since the node was last looked at. ``out``: whether this run has restarted and not
     returned it. ``unproven``: its health check, a file of tasks, has not run. ``holds``: whether it is proven.
     ``doubt``: what its BMC said after it was asked to restart it. ``why``: why it is not proven.
@@ -82,15 +82,15 @@ class BootRow:
         """Return whether the node is to return to service."""
         return self.out and self.holds and not self.spare
 
-    def look(self, answer: BootAnswer, arguments: list[str], forced: bool) -> None:
-        """Take note of what the node runs. ``arguments``: those of the kernel that it is to have."""
+    def look(self, answer: BootAnswer, arguments: list[str], files: str, forced: bool) -> None:
+        """Take note of what the node runs, and whether it has the ``arguments`` of its kernel and its ``files``."""
         state = answer.state or {}
         self.answers, self.running = answer.state is not None, state.get("image") or ""
         self.boot_id, self.forced = state.get("boot_id") or "", forced
         self.holds, self.unproven, self.booted, self.doubt = False, False, False, ""
         self.why = "" if self.answers else f"it does not answer: {answer.why}"
-        same = self.running == self.image and state.get("arguments", []) == arguments
-        self.needed = forced or not same
+        has_files = (state.get("report") or {}).get("files", "") == files
+        self.needed = forced or not has_files or self.running != self.image or state.get("arguments", []) != arguments
 
     def begin(self) -> None:
         """Begin to boot the node: nothing that was read before shows whether it holds."""

@@ -49,7 +49,7 @@ class BootReport:
     ``statement`` is the sequence of the statement that named the image, 0 if the first stage knows none. From it are
     ``node``, ``servers``, ``report_url`` and ``nics`` (lines as in ``boot_script.nic_lines``); ``mac`` is the address
     that booted. ``rollback`` is what protects against older statements, "TPM" or "expiry"; ``clock`` is a sentence
-    about a wrong clock, or empty.
+    about a wrong clock, or empty. ``files`` is the digest of the node's own files that it wrote, empty for none.
     """
 
     node: str
@@ -70,6 +70,7 @@ class BootReport:
     report_url: str = ""
     servers: tuple[str, ...] = ()
     nics: tuple[str, ...] = ()
+    files: str = ""
 
 
 def load(text: str, subject: str) -> BootReport:

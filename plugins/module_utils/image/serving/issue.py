@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_
     of_another_node,
     wanted,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files, sign, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.statement import StatedNode, Statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import NODES, Store
@@ -38,12 +38,14 @@ class StatementRequest:
 
     A node that follows one of ``channels_to_come`` has no line until a server has the channel. ``promoted`` is channel
     -> digest that the servers' channels name once they have the statement: it is signed before nodes' scripts change.
+    ``files`` is name -> text of the files of those nodes that have their own (node_files).
     """
 
     nodes: Sequence[Mapping[str, Any]]
     removed: Sequence[str] = ()
     channels_to_come: Sequence[str] = ()
     promoted: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,16 @@ class Terms:
 
 @dataclass(frozen=True)
 class Issue:
-    """The last statement's file, empty before the first, and the one that holds now; in check mode it is not signed."""
+    """The last statement's file, empty before the first, and the one that holds now; in check mode it is not signed.
+
+    ``files`` are the texts of nodes' files that a boot server lacks; ``diffs`` those of nodes' files, as Ansible's.
+    """
 
     before: bytes
     after: bytes
     statement: Statement
+    files: Sequence[str] = ()
+    diffs: Sequence[Mapping[str, str]] = ()
 
     @property
     def changed(self) -> bool:
@@ -90,14 +97,14 @@ def ensure(
     """Issue a statement if the lines of the request change or a third of the last one's validity has passed.
 
     The lines of other nodes stay. ``servers`` are the boot servers, with host, images, channels, the sequence of their
-    statement and their clock (``now_s``). The store is that of this host. The sequence is the time in seconds since
-    1970, or more: so it also grows if the last statement was lost everywhere. A line whose image changes names the one
-    before for CHANGE_S. Raises ImageError before anything is changed.
+    statement, the digests of nodes' ``files`` and their clock (``now_s``). The store is that of this host. The sequence
+    is the time in seconds since 1970, or more: so it also grows if the last statement was lost everywhere. A line whose
+    image changes names the one before for CHANGE_S. Raises ImageError before anything is changed.
     """
     wanted(request.nodes)
     _require_images(request, servers)
     images = _images(request, servers)
-    _require_programs(request, images, servers)
+    _require_parts(request, images, servers)
     if not check:
         with store.reported():
             os.makedirs(store.path, mode=0o755, exist_ok=True)
@@ -107,7 +114,7 @@ def ensure(
         served = max((server["statement"] for server in servers), default=0)
         if not terms.reissue:
             _require_newest(last, servers, served)
-        rows = _rows(request.nodes, images)
+        rows = _rows(request, images)
         kept = _kept(last, rows, {node["name"] for node in request.nodes} | set(request.removed))
         new = Statement(
             max(terms.now_s, served + 1, statement.sequence_in(store) + 1),
@@ -116,13 +123,17 @@ def ensure(
             _with_previous({**kept, **rows}, last.nodes if last else {}, terms.now_s),
         )
         before = store.contents(NODES, statement.STATEMENT) or b""
+        files = _lacking_files(store, request, new, servers)
         if last and not terms.reissue and _still_right(last, new, terms):
-            return Issue(before, before, last)
+            node_files.put(store, request.files.values(), check)
+            return Issue(before, before, last, files)
         _require_clock(last, servers, terms)
         after = statement.dump(new) if check else statement.signed(new, signer)
+        diffs = node_files.diffs(*(_files_of(store, request, part) for part in (last, new)))
         if not check:
+            node_files.put(store, request.files.values())
             statement.put(store, after)
-        return Issue(before, after, new)
+        return Issue(before, after, new, files, diffs)
 
 
 def _require_images(request: StatementRequest, servers: Sequence[Mapping[str, Any]]) -> None:
@@ -137,16 +148,21 @@ def _require_images(request: StatementRequest, servers: Sequence[Mapping[str, An
                 raise ImageError(cause, "publish the image there, or name another", subject=subject)
 
 
-def _require_programs(
-    request: StatementRequest, images: Mapping[str, str], servers: Sequence[Mapping[str, Any]]
-) -> None:
-    """Raise ImageError if a boot server has no signed kernel of the image of a node with Secure Boot."""
+def _require_parts(request: StatementRequest, images: Mapping[str, str], servers: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ImageError if a boot server has not the signed kernel of a node, or an image that takes its files."""
     for server in servers:
         signed = {image["digest"] for image in server["images"] if image.get("signed_kernel")}
+        knowing = {image["digest"] for image in server["images"] if node_files.FORMAT in image.get("knows", ())}
         for node in request.nodes:
             digest = node.get("digest") or images.get(node.get("channel") or "")
             if node.get("secure_boot") and digest and digest not in signed:
                 raise no_program(node["name"], server["host"], digest)
+            if request.files.get(node["name"]) and digest and digest not in knowing:
+                raise ImageError(
+                    f"has node_boot_files, and its image {digest} was built before first stages took such files",
+                    "build the image again (playbooks/node_images.yml)",
+                    subject=f"node {node['name']}",
+                )
 
 
 def _images(request: StatementRequest, servers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -177,17 +193,39 @@ def _images(request: StatementRequest, servers: Sequence[Mapping[str, Any]]) -> 
     return {name: digest for name, digest in digests.items() if name in followed}
 
 
-def _rows(nodes: Sequence[Mapping[str, Any]], images: Mapping[str, str]) -> dict[str, StatedNode]:
+def _rows(request: StatementRequest, images: Mapping[str, str]) -> dict[str, StatedNode]:
     rows = {}
-    for node in nodes:
+    for node in request.nodes:
         subject, channel = f"node {node['name']}", node.get("channel") or ""
         image = images.get(channel) if channel else node["digest"]
         if image:
             mac = checked_mac(node["mac"], subject).replace("-", ":")
             nics = tuple(stated_nics(mac, node.get("nics") or (), subject))
             servers, report = tuple(node["servers"]), node.get("report") or ""
-            rows[mac] = StatedNode(node["name"], image, servers, nics, channel, report)
+            files = node_files.digest_of(request.files.get(node["name"], ""))
+            rows[mac] = StatedNode(node["name"], image, servers, nics, channel, report, files=files)
     return rows
+
+
+def _files_of(store: Store, request: StatementRequest, stated: Statement | None) -> dict[str, str]:
+    """Return the texts of the files that a statement names, by node; without those that nobody has any more."""
+    texts = {node_files.digest_of(text): text for text in request.files.values()}
+    rows = [row for row in stated.nodes.values() if row.files] if stated else []
+    return {row.name: texts.get(row.files) or node_files.read(store, row.files) or "" for row in rows}
+
+
+def _lacking_files(
+    store: Store, request: StatementRequest, new: Statement, servers: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return the files that a boot server lacks. Raises ImageError for those that nobody has any more."""
+    everywhere = set.intersection(*(set(server["files"]) for server in servers)) if servers else set()
+    rows = [row for row in new.nodes.values() if row.files and servers and row.files not in everywhere]
+    texts = _files_of(store, request, replace(new, nodes={row.name: row for row in rows}))
+    for name, text in texts.items():
+        if not text:
+            cause = f"its files are neither in {store.subject} nor of this run"
+            raise ImageError(cause, f"run playbooks/node_scripts.yml -l {name}", subject=f"node {name}")
+    return sorted(set(texts.values()))
 
 
 def _with_previous(rows: Mapping[str, StatedNode], last: Mapping[str, StatedNode], now_s: int) -> dict[str, StatedNode]:

@@ -26,7 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_
     node_script,
     target_path,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, node_files, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.channels import SUFFIX
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import (
     BOOT_PROGRAM,
@@ -70,7 +70,8 @@ class ScriptChange:
     """Scripts by file name without the suffix: all before the change, those to write, and those to remove.
 
     ``others`` are the names of nodes whose scripts exist and were not requested. ``stated``: whether the statement
-    is another one. ``programs`` are the links to signed kernels that change: before and after, "" for none.
+    is another one, or nodes' files are new. ``programs`` are the links to signed kernels that change: before and after,
+    "" for none.
     """
 
     before: Mapping[str, str]
@@ -121,10 +122,12 @@ def ensure(
     channels_to_come: Sequence[str] = (),
     hold: str = "",
     stated: bytes = b"",
+    files: Sequence[str] = (),
 ) -> ScriptChange:
     """Put the scripts of ``nodes`` into the store, and remove those of the nodes named in ``removed``.
 
-    ``stated`` is the file of the signed statement that has them, which is put there first; empty for none.
+    ``stated`` is the file of the signed statement that has them, which is put there first; empty for none. Before it,
+    ``files``: the texts of nodes' files that it names.
 
     A node that follows one of ``channels_to_come`` has no script until the store has the channel. If a node's MAC
     address changed, its script under the old one is removed. ``hold`` is that of this run. Raises ImageError before
@@ -159,12 +162,13 @@ def ensure(
         removed_macs = tuple(sorted(mac for mac in old_scripts if owners[mac] in ours and mac not in scripts))
         # This refuses a node, so it comes before the statement.
         programs = _programs(store, nodes, [*scripts, *removed_macs])
+        filed = node_files.put(store, files, check)
         change = ScriptChange(
             before=old_scripts,
             written={mac: text for mac, text in sorted(scripts.items()) if old_scripts.get(mac) != text},
             removed=removed_macs,
             others=tuple(sorted({owner for owner in owners.values() if owner and owner not in ours})),
-            stated=bool(stated) and statement.put(store, stated, check),
+            stated=(bool(stated) and statement.put(store, stated, check)) or filed,
             programs=programs,
         )
         if not check and (change.written or change.removed or change.programs):

@@ -48,6 +48,7 @@ def _image(store: Store, digest: str, blobs: Mapping[str, int], reasons: Mapping
         "layers": [],
         "kernel": None,
         "size_bytes": 0,
+        "knows": [],
         "signed_kernel": os.path.exists(store.place(IMAGES, digest, BOOT_PROGRAM)),
         "problem": None,
         "kept_for": list(reasons.get(digest, [])),
@@ -60,6 +61,7 @@ def _image(store: Store, digest: str, blobs: Mapping[str, int], reasons: Mapping
     return {
         **row,
         "name": manifest.name,
+        "knows": list(manifest.first_stage.knows),
         "layers": [layer.name for layer in manifest.layers],
         "kernel": manifest.kernel.version,
         "size_bytes": sum(blobs.get(sha256, 0) for sha256 in manifest.blobs()),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import sync_directory, temporary_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, node_files, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, IMAGES, NODES, Store
 
 
@@ -66,7 +66,7 @@ def paths(store: Store) -> list[str]:
     """Return the paths in the store that ``collect`` looks at, sorted. Raises ImageError."""
     images = [os.path.join(IMAGES, digest) for digest in store.images()]
     blobs = [os.path.join(BLOBS, sha256) for sha256 in store.blobs()]
-    return sorted([*images, *blobs, *store.left_behind()])
+    return sorted([*images, *blobs, *map(node_files.path_of, node_files.present(store)), *store.left_behind()])
 
 
 def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
@@ -80,6 +80,10 @@ def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
         else:
             going.append(os.path.join(IMAGES, digest))
     going += [os.path.join(BLOBS, sha256) for sha256 in store.blobs() if sha256 not in used]
+    stated = statement.read(store)
+    if stated:
+        files = {row.files for row in stated.nodes.values()}
+        going += [node_files.path_of(digest) for digest in node_files.present(store) if digest not in files]
     # A directory is removed with all that it contains.
     going += [path for path in store.left_behind() if os.path.dirname(path) not in going]
     with store.reported():
@@ -105,7 +109,7 @@ def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> 
             if images:
                 sync_directory(store.place(IMAGES))
             for path in unused.paths:
-                if os.path.dirname(path) == BLOBS and os.path.lexists(store.place(path)):
+                if os.path.dirname(path) in (BLOBS, NODES) and os.path.lexists(store.place(path)):
                     os.remove(store.place(path))
         store.sweep()
     return unused

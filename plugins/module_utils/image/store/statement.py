@@ -47,7 +47,8 @@ class StatedNode:
 
     ``nics`` are lines "NIC ADDRESS [GATEWAY]"; ``channel`` is the one that it follows, empty for a pin. Until the time
     ``until`` a kernel of the image ``previous`` may boot that image: the node had fetched it, or its script is replaced
-    after the statement. Both are empty if the image has not changed lately.
+    after the statement. Both are empty if the image has not changed lately. ``files`` is the digest of its own files
+    (node_files), empty for none.
     """
 
     name: str
@@ -58,6 +59,7 @@ class StatedNode:
     report: str = ""
     previous: str = ""
     until: str = ""
+    files: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,8 @@ def load(data: bytes, subject: str) -> Statement:
         raise ImageError(f"not a statement: {error}", AGAIN, subject=subject) from error
     for mac, node in statement.nodes.items():
         texts = (mac, node.name, node.channel, node.report, node.until, *node.servers, *node.nics)
-        images = [node.image, *filter(None, [node.previous])]
-        if not all(map(DIGEST.fullmatch, images)) or any(map(UNREADABLE.search, texts)):
+        digests = [node.image, *filter(None, [node.previous, node.files])]
+        if not all(map(DIGEST.fullmatch, digests)) or any(map(UNREADABLE.search, texts)):
             raise ImageError(f"its lines of {mac} cannot be read by a first stage", AGAIN, subject=subject)
     return statement
 

@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.action import node_boot_fleet
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_fleet
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import INITRD, boot_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
 
 IMAGE = Sample("gpu-node", knows=(), base=b"base", gpu=b"driver")
 OTHER = Sample("gpu-node", knows=(), base=b"base", gpu=b"driver 2")
@@ -84,7 +85,7 @@ class Site:
     def __init__(self, monkeypatch, nodes, variables=None, fates=None):
         own = {"node_boot_mac": MAC, "node_boot_server_urls": [SERVER], "node_boot_bmc": dict(BMC)}
         self.variables = {name: {**own, **(variables or {}).get(name, {})} for name in nodes}
-        self.runs = dict.fromkeys(nodes, OTHER)
+        self.runs, self.files = dict.fromkeys(nodes, OTHER), dict.fromkeys(nodes, "")
         self.fates, self.boots, self.commands = fates or {}, dict.fromkeys(nodes, 1), []
         self.clock = SimpleNamespace(now_s=1000.0)
         self.lock = threading.Lock()
@@ -102,6 +103,7 @@ class Site:
             threading.Event().wait(5)
         boot = self.boots[name]
         seen = state(self.runs[name], name)
+        seen["report"]["files"] = self.files[name]
         return {"boot_id": str(boot), "uptime_s": 0.0, **{key: seen[key] for key in seen if key != "boot_id"}}
 
     def node_boot_restart(self, place, nodes, host):
@@ -175,6 +177,18 @@ def test_nodes_are_booted_proved_and_returned(take, monkeypatch, tmp_path):
         assert [claim["source"] for claim in proof["claims"] if claim["layer"] == "health"] == [
             "gpu-health all of them"
         ]
+
+
+def test_a_node_with_other_files_than_the_inventory_boots_again(take, monkeypatch):
+    """Its report has the digest of the files that it wrote."""
+    files = {"/etc/hosts": {"content": "10.9.0.1 boot01\n"}}
+    site = Site(monkeypatch, NAMES, {"bm02": {"node_boot_files": files}})
+    site.runs = dict.fromkeys(NAMES, IMAGE)
+    rows = take(site, "look")["rows"]
+    assert [name for name in NAMES if rows[name]["needed"]] == ["bm02"]
+    text = node_files.text_of("bm02", files)
+    monkeypatch.setitem(site.files, "bm02", node_files.digest_of(text))
+    assert not any(row["needed"] for row in take(site, "look")["rows"].values())
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ MAC, KEY = "52:54:00:00:00:01", "ssh-ed25519 AAAA"
 SERVERS = ("http://10.9.0.1", "http://10.9.0.2")
 REPORTS = "http://10.9.0.1/report"
 NICS = (f"{MAC} dhcp", "ens1 10.1.0.5/24")
-PLAN = NodePlan(MAC, SERVERS, REPORTS, NICS, 7)
+FILES = "5" * 64
+PLAN = NodePlan(MAC, SERVERS, REPORTS, NICS, 7, files=FILES)
 WORDS = boot_words(IMAGE.digest, ",".join(SERVERS), "bm01", REPORTS, MAC.replace(":", "-"))
 LINE = ["initrd=first-stage", *IMAGE.manifest.kernel_arguments, "own=1", "sailloft.nics=1", *WORDS]
 REPORT = {
@@ -59,6 +60,7 @@ REPORT = {
     "report_url": REPORTS,
     "servers": [*SERVERS[::-1]],
     "nics": [*NICS],
+    "files": FILES,
 }
 # The times of phases are those of a clock that says nothing about what was booted.
 WITHOUT_CLAIM = {"phases"}
@@ -202,11 +204,11 @@ def test_a_missing_tpm_and_a_wrong_clock_are_named_and_fail_no_node(change, reas
 
 
 def test_settings_that_changed_since_the_boot_are_named_and_fail_no_node():
-    plan = replace(PLAN, servers=("http://10.9.0.3",), nics=NICS[:1], report_url="", sequence=9)
+    plan = replace(PLAN, servers=("http://10.9.0.3",), nics=NICS[:1], report_url="", files="6" * 64, sequence=9)
     found = [claim.claim for claim in proof(state(), plan).claims if claim.holds is None]
-    assert (failed(state(), plan), len(found)) == ([], 3)
-    assert len(failed(state(), replace(plan, booted=True))) == 4
-    assert len(failed(state(), replace(plan, sequence=7))) == 3
+    assert (failed(state(), plan), len(found)) == ([], 4)
+    assert len(failed(state(), replace(plan, booted=True))) == 5
+    assert len(failed(state(), replace(plan, sequence=7))) == 4
 
 
 def test_an_image_of_an_earlier_version_is_compared_without_a_statement():

@@ -68,6 +68,7 @@ def report(**changes):
         "report_url": "",
         "servers": ["http://10.9.0.1"],
         "nics": [f"{MAC} dhcp", "ens1 10.1.0.5/24"],
+        "files": "",
     }
     return {**whole, **changes}
 

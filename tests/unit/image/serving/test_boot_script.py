@@ -320,6 +320,7 @@ REPORT_DATA = {
     "clock": "",
     "report_url": "",
     "servers": ["http://10.9.0.1"],
+    "files": "",
     "nics": ["52:54:00:aa:bb:01 dhcp"],
 }
 

@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.issue
     StatementRequest,
     Terms,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files, sign, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
@@ -58,6 +58,10 @@ def site(tmp_path, keys):
     return run
 
 
+TEXT = node_files.text_of("bm01", {"/etc/hosts": {"content": "10.9.0.1 boot01\n"}})
+FILES = node_files.digest_of(TEXT)
+
+
 def node(number, **changes):
     own = {"name": f"bm0{number}", "mac": f"52-54-00-00-00-0{number}", "channel": "stable"}
     return {**own, "servers": ["http://10.9.0.1"], "report": "http://10.9.0.1/report", **changes}
@@ -67,8 +71,8 @@ def server(host="boot01", sequence=0, now_s=None, **channels):
     """A boot server's store with the images OLD and NEW, whose clock is by default that of the host that signs."""
     named = channels or {"stable": OLD}
     rows = [{"name": name, "digest": digest} for name, digest in named.items()]
-    images = [{"digest": OLD}, {"digest": NEW}]
-    return {"host": host, "channels": rows, "images": images, "statement": sequence, "now_s": now_s}
+    images = [{"digest": digest, "knows": [node_files.FORMAT]} for digest in (OLD, NEW)]
+    return {"host": host, "channels": rows, "images": images, "files": [], "statement": sequence, "now_s": now_s}
 
 
 def test_a_statement_has_what_each_node_boots_with_and_is_signed(site, keys):
@@ -97,6 +101,52 @@ def test_a_second_run_changes_nothing_until_a_third_of_the_validity_has_passed(s
     assert renewed.statement.nodes == first.statement.nodes
     assert renewed.statement.sequence == NOW_S + 30 * DAY_S + 1
     assert statement.seconds(renewed.statement.expires) == NOW_S + 120 * DAY_S + 1
+
+
+def test_the_lines_of_a_node_name_its_own_files(site):
+    """They are signed, kept beside the statement, and given to the boot servers that lack them."""
+    change = site(files={"bm01": TEXT})
+    assert [row.files for row in change.statement.nodes.values()] == [FILES, ""]
+    assert (change.files, node_files.present(site.store)) == ([TEXT], [FILES])
+    assert [row["after_header"] for row in change.diffs] == ["bm01: /etc/hosts"]
+    # Another node's run gives them to a boot server that is new, from the store of the host that signs.
+    served = [{**server("boot01"), "files": [FILES]}, server("boot02")]
+    assert site(node(2), servers=served).files == [TEXT]
+    again = site(servers=served[:1], files={"bm01": TEXT})
+    assert (again.changed, again.files, again.diffs) == (False, [], ())
+    gone = site(servers=served[:1])
+    assert (gone.changed, gone.files, [row["after"] for row in gone.diffs]) == (True, [], [""])
+
+
+def test_a_check_shows_the_change_of_a_file_and_writes_nothing(site):
+    site(files={"bm01": TEXT})
+    before = tree(site.store.path)
+    other = node_files.text_of("bm01", {"/etc/hosts": {"content": "10.9.0.2 boot01\n"}})
+    (diff,) = site(files={"bm01": other, "bm02": TEXT}, check=True).diffs[:1]
+    assert (diff["before_header"], diff["before"][-16:], diff["after"][-16:]) == (
+        "bm01: /etc/hosts",
+        "10.9.0.1 boot01\n",
+        "10.9.0.2 boot01\n",
+    )
+    assert tree(site.store.path) == before
+
+
+def test_files_that_nobody_has_any_more_are_refused(site):
+    site(files={"bm01": TEXT})
+    Path(site.store.place(node_files.path_of(FILES))).unlink()
+    message = refused(lambda: site(node(2)))
+    assert message == Mentions("node bm01", "node_scripts.yml -l bm01")
+    site(files={"bm01": TEXT})
+    assert node_files.present(site.store) == [FILES]
+
+
+def test_an_image_whose_first_stage_would_leave_the_files_out_is_refused(site):
+    old = server()
+    del old["images"][0]["knows"]
+    message = refused(lambda: site(servers=[old], files={"bm01": TEXT}))
+    assert message == Mentions("node bm01", OLD)
+    assert site.store.contents("nodes", "statement") is None
+    assert site(node(1, channel=None, digest=NEW), servers=[old], files={"bm01": TEXT}).changed
 
 
 def test_another_validity_is_issued_at_once(site):

@@ -13,7 +13,7 @@ from image_samples import Sample, refused, tree
 from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds, node_files, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 IMAGE = Sample("gpu-node", base=b"base")
@@ -65,6 +65,18 @@ def test_scripts_are_written_durably_in_the_order_of_their_names(store, disk_cal
     del disk_calls[:]
     assert ensure(store, node(1)) == node_scripts.ScriptChange(channels.node_scripts(store), {}, (), ())
     assert disk_calls == []
+
+
+def test_the_files_of_nodes_are_there_before_the_statement_that_names_them(store, disk_calls):
+    text = node_files.text_of("bm01", {"/etc/a": {"content": "a"}})
+    row = statement.StatedNode("bm01", IMAGE.digest, ("http://10.9.0.1",), (), files=node_files.digest_of(text))
+    rows = {"52:54:00:00:00:01": row}
+    stated = statement.dump(statement.Statement(1, "2026-11-28T01:00:00Z", "2027-11-28T01:00:00Z", rows))
+    stated += statement.SIGNATURE_BEGINS
+    assert ensure(store, stated=stated, files=[text]).stated
+    replaced = [path.rpartition("/")[2] for call, path, _other in disk_calls if call == "replace"]
+    assert replaced == [f".{row.files}.files.new", ".statement.new"]
+    assert not ensure(store, stated=stated, files=[text]).stated
 
 
 def test_check_mode_computes_the_change_and_writes_nothing(store):

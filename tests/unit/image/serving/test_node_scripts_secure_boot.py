@@ -49,7 +49,7 @@ class Site:
             for name, mac in MACS.items()
         ]
         listed = contents.inventory(self.store, {})
-        served = {**listed, "host": "boot01", "statement": 0, "now_s": self.now_s}
+        served = {**listed, "host": "boot01", "files": [], "statement": 0, "now_s": self.now_s}
         issue.ensure(
             self.store, issue.StatementRequest(rows), [served], self.signer, issue.Terms(90, self.now_s), False
         )

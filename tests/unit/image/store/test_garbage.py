@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from image_samples import Sample, refuses, require_whole, tree
 from kills import kills
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, garbage, node_files, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 # All have the same name, so "current" refers only to the last of them; they share the base.
@@ -150,6 +150,21 @@ def test_leftovers_of_a_killed_run_are_removed_and_foreign_files_are_kept(store)
     # A temporary file that rsync is about to rename is kept.
     Path(store.place("blobs", f".{'0' * 64}.Xk2fQe")).write_bytes(b"part")
     assert garbage.collect(store, keep, 0) == garbage.Garbage((), 0)
+
+
+def test_files_of_nodes_are_kept_as_long_as_the_statement_names_them(store):
+    keep = [sample.digest for sample in IMAGES]
+    texts = [node_files.text_of("bm01", {path: {"content": path}}) for path in ("/etc/a", "/etc/b")]
+    with store.locked():
+        node_files.put(store, texts)
+    assert garbage.collect(store, keep, 0).paths == ()
+    row = statement.StatedNode("bm01", IMAGES[0].digest, ("http://10.9.0.1",), (), files=node_files.digest_of(texts[0]))
+    terms = (1, "2026-11-28T01:00:00Z", "2027-11-28T01:00:00Z")
+    Path(store.place("nodes", "statement")).write_bytes(
+        statement.dump(statement.Statement(*terms, {"52:54:00:00:00:01": row})) + statement.SIGNATURE_BEGINS
+    )
+    assert garbage.collect(store, keep, 0).paths == (node_files.path_of(node_files.digest_of(texts[1])),)
+    assert node_files.present(store) == [row.files]
 
 
 def test_a_run_killed_at_any_point_is_completed_by_the_next_run(store, tmp_path):
