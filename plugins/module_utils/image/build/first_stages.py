@@ -43,8 +43,15 @@ def has_stage(setting: BuildEnvironment, public_key: str, chain: list[LayerReque
 def stage_place(setting: BuildEnvironment, public_key: str, chain: list[LayerRequest], request: LayerRequest) -> Path:
     """Return the cache's path of the first stage for the kernel that ``request``, a layer of the chain, brings."""
     programs = family_of(request.layer.distribution).first_stage_digest()
-    text = canonical_json([BUILD_FORMAT, request.key, chain[0].key, public_key, setting.init, programs])
+    text = canonical_json(
+        [BUILD_FORMAT, request.key, chain[0].key, public_key, setting.init, programs, _drivers(chain)]
+    )
     return setting.cache / "first-stages" / hashlib.sha256(text).hexdigest()
+
+
+def _drivers(chain: list[LayerRequest]) -> list[str]:
+    """Return the drivers that the layers ask for; they are no part of a layer, so its key does not cover them."""
+    return sorted({driver for request in chain for driver in request.layer.drivers})
 
 
 def kernel_of(name: str, cache: Path, chain: list[LayerRequest]) -> Brought:
@@ -112,6 +119,6 @@ def make_stage(
     mount_overlay(layers.mount_chain(work, built_layers, run), None, root, work, run)
     tree = userlands.tree(chain[0])
     stage_file = work / "first-stage"
-    initramfs.build(root, kernel.version, tree, public_key, setting.init, request.epoch, stage_file)
+    initramfs.build(root, kernel.version, tree, public_key, setting.init, request.epoch, stage_file, _drivers(chain))
     place.parent.mkdir(exist_ok=True)
     os.replace(stage_file, place)

@@ -82,6 +82,7 @@ class Layer:
     services: Services = field(default_factory=Services)
     roles: tuple[Role, ...] = ()
     kernel_arguments: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()  # kernel modules of the first stage beside its usual ones, sorted
     published_keys: tuple[str, ...] = ()  # paths of private keys that are no secret
     network: bool = False  # whether scripts of packages and roles have the build host's network
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -26,13 +27,21 @@ ZSTD = ("zstd", "-19", "--single-thread", "--no-progress", "-q", "-c")
 
 
 def build(
-    root: Path, kernel_version: str, userland_tree: Path, public_key: str, init: str, epoch: int, output: Path
+    root: Path,
+    kernel_version: str,
+    userland_tree: Path,
+    public_key: str,
+    init: str,
+    epoch: int,
+    output: Path,
+    drivers: Sequence[str] = (),
 ) -> None:
     """Write the first stage to ``output``: the same inputs give the same bytes with the same zstd or zlib.
 
     ``root`` is the image's whole tree, for the kernel's modules; ``userland_tree`` has busybox-static, minisign and
     dmsetup unpacked, with their libraries; ``public_key`` is a result of ``sign.read_public_key``; ``init`` is the
-    script's text; ``epoch`` is the time of all files (s since 1970). Raises ImageError.
+    script's text; ``epoch`` is the time of all files (s since 1970); ``drivers`` are modules beside the usual ones.
+    Raises ImageError.
     """
     if not PUBLIC_KEY.fullmatch(public_key):
         raise ImageError(
@@ -47,7 +56,7 @@ def build(
         # minisign does not read a key file without the comment.
         cpio.file("etc/sailloft/image.pub", f"untrusted comment: {KEY_COMMENT}\n{public_key}\n".encode()),
         *userland.entries(userland_tree),
-        *kernel_modules.entries(root, kernel_version),
+        *kernel_modules.entries(root, kernel_version, drivers),
     ]
     output.write_bytes(compressed(cpio.archive(entries, epoch), root, kernel_version))
 

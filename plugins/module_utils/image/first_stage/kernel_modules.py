@@ -9,6 +9,7 @@ import lzma
 import re
 import subprocess
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -33,10 +34,11 @@ TPMS = ("tpm_tis", "tpm_crb", "tpm_tis_spi")
 FILE = re.compile(r"(?:.*/)?([^/]+)\.ko(?:\.(gz|xz|zst))?")
 
 
-def entries(root: Path, version: str) -> list[cpio.Entry]:
+def entries(root: Path, version: str, drivers: Sequence[str] = ()) -> list[cpio.Entry]:
     """Return the modules, unpacked (the archive is compressed as a whole), and modprobe's tables of them.
 
-    Raises ImageError if the kernel is missing, or lacks something that the first stage requires.
+    ``drivers`` are modules beside the usual ones. Raises ImageError if the kernel is missing, or lacks one of these or
+    something that the first stage requires.
     """
     subject = f"kernel {version}"
     folders = [f"{top}/modules/{version}" for top in ("usr/lib", "lib")]
@@ -65,8 +67,13 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
             "use a kernel package with all modules",
             subject=subject,
         )
+    own = [driver.replace("-", "_") for driver in drivers]
+    for name in own:
+        if name not in dependencies and name not in builtin:
+            remedy = "correct drivers of the layers; it must be in the layer that brings the kernel, or below it"
+            raise ImageError(f"has no module {name}", remedy, subject=subject)
 
-    paths = _closure([*NETWORK, *BUSES, *MOUNTING, *VERITY, *TPMS], dependencies, soft)
+    paths = _closure([*own, *NETWORK, *BUSES, *MOUNTING, *VERITY, *TPMS], dependencies, soft)
     names = {module_name(path) for path in paths}
     place = f"lib/modules/{version}"
     files = [cpio.file(f"{place}/{plain(path)}", _unpacked(inside(root, f"{folder}/{path}", True))) for path in paths]

@@ -23,6 +23,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kerne
 
 # A release, such as bookworm or 9: it becomes part of a URL.
 RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
+# The name of a kernel module, as modinfo(8) shows it.
+DRIVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 # At most 64 TiB, what Linux addresses with four levels of page tables (Documentation/arch/x86/x86_64/5level-paging).
 WRITABLE_MIB = (16, 1 << 26)
 # Directories of every system: their keys are not all public, and more may come with each package.
@@ -113,6 +115,7 @@ def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
         "services",
         "roles",
         "kernel_arguments",
+        "drivers",
         "published_keys",
         "network",
     )
@@ -152,6 +155,7 @@ def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
         services=contents.read_services(settings),
         roles=contents.read_roles(settings),
         kernel_arguments=read_kernel_arguments(settings),
+        drivers=tuple(sorted(settings.value("drivers", values.distinct(values.matching(DRIVER)), []))),
         published_keys=tuple(sorted(published)),
         network=settings.value("network", values.flag, False),
     )

@@ -116,9 +116,10 @@ def test_the_path_of_a_first_stage_depends_on_key_init_and_layers(site):
             (replace(setting, init="other"), "key", chain, chain[0]),
             (setting, "key", chain, chain[1]),
             (setting, "key", chain[1:], chain[1]),
+            (setting, "key", [chain[0], replace(chain[1], layer=replace(chain[1].layer, drivers=("nfp",)))], chain[0]),
         )
     }
-    assert len(places) == 5
+    assert len(places) == 6
 
 
 def test_the_kernel_of_the_highest_layer_with_a_kernel_is_used(site):

@@ -63,6 +63,22 @@ def test_soft_dependencies_of_several_lines_are_all_included(tmp_path):
     assert not {"snd.ko", "helper.ko"} & set(names)
 
 
+def test_drivers_of_the_site_are_added_with_what_they_need(tmp_path):
+    root = kernel(tmp_path)
+    (root / FOLDER / "modules.softdep").write_text("softdep snd pre: helper\n")
+    (root / FOLDER / "modules.builtin").write_text("kernel/net/built-in.ko\n")
+    usual, found = (
+        {entry.path.rpartition("/")[2] for entry in kernel_modules.entries(root, VERSION, drivers)}
+        for drivers in ((), ("snd", "built-in"))
+    )
+    assert found - usual == {"snd.ko"} | ({"helper.ko"} - usual)
+
+
+def test_a_driver_that_the_kernel_lacks_is_refused(tmp_path):
+    message = refused(kernel_modules.entries, kernel(tmp_path), VERSION, ["snd", "nfp-2"])
+    assert message == Mentions(f"kernel {VERSION}", "nfp_2", "drivers")
+
+
 @pytest.mark.parametrize(
     ("drop", "told"),
     [
