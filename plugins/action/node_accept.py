@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
@@ -23,6 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import planned_in_netbox
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.hardware import Hardware, write_hardware
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 
@@ -48,8 +51,13 @@ class ActionModule(ActionBase):
                 "blueprint": {"type": "path"},
                 "netbox": {"type": "dict"},
                 "replace": {"type": "bool", "default": False},
+                "netbox_url": {"type": "str"},
+                "netbox_token": {"type": "str", "no_log": True},
+                "netbox_site": {"type": "str"},
+                "validate_certs": {"type": "bool", "default": True},
             },
             mutually_exclusive=[["blueprint", "netbox"]],
+            required_by={"netbox_url": ["netbox", "netbox_token"]},
         )
         hostvars = (task_vars or {}).get("hostvars", {})
         try:
@@ -70,6 +78,7 @@ class ActionModule(ActionBase):
         keys = [_enrolled_key(each, hostvars[each.name]) for each in accepted if each.old_mac]
         for each in accepted:
             _permit(each, folders[each.name], nodes[each.name])
+        written = self._written(arguments, plan, accepted)
         changes = []
         # A key goes before the file by which the next run would know that the machine was replaced.
         for path in filter(None, keys):
@@ -80,16 +89,31 @@ class ActionModule(ActionBase):
         changes += write_changed("", texts, self._task.check_mode)
         refused = [row for server in arguments["pending"] for row in server.get("refused", [])]
         return {
-            "changed": bool(changes),
-            "diff": changes,
+            "changed": bool(changes) or written["changed"],
+            "diff": [*([written["diff"]] if written["changed"] else []), *changes],
             "written": [change["after_header"] for change in changes],
             "replaced": [each.name for each in accepted if each.old_mac],
             "report": [
                 *(accept.lines(machines, nodes, plan) or ["no machine is pending"]),
                 *dict.fromkeys(f"{row['mac']}: its report is refused: {row['cause']}" for row in refused),
                 *(f"{each.name} is {each.machine['mac']}: {each.place.why}" for each in accepted),
+                *written["left_out"],
             ],
         }
+
+    def _written(self, arguments: dict[str, Any], plan: accept.Plan, accepted: Sequence[Acceptance]) -> dict[str, Any]:
+        """Write the machines to NetBox, if it is named; what it has otherwise is refused before a file is changed."""
+        if not arguments["netbox_url"] or not accepted:
+            return {"changed": False, "diff": {}, "left_out": []}
+        machines = {
+            each.name: Hardware(
+                each.machine["serial"], plan.interfaces(each.name, each.machine), each.machine["bmc_mac"]
+            )
+            for each in accepted
+        }
+        query = [("site", arguments["netbox_site"])] if arguments["netbox_site"] else []
+        api = NetboxApi(arguments, open_url)
+        return write_hardware(api, machines, query, arguments["replace"], self._task.check_mode)
 
 
 def _node(name: str, variables: Mapping[str, Any]) -> InventoryNode:

@@ -12,7 +12,8 @@ description:
   - Matches the machines with the planned nodes by the switch ports that LLDP names, in a blueprint or NetBox. A machine
     that is at the cables of several planned nodes, or of none, needs its MAC address in O(accept).
   - Writes C(host_vars/NAME/accepted.yml) beside the inventory, with C(node_boot_mac) and C(site_machine) (C(vendor),
-    C(product), C(serial), C(bmc_address), C(bmc_mac)). No other file is written.
+    C(product), C(serial), C(bmc_address), C(bmc_mac)). No other file is written. With O(netbox_url), NetBox is written
+    before.
   - It refuses, before anything is written, names that the inventory does not have, machines that are not pending or
     that several nodes would get, machines in another node's place, and a file that a person wrote.
 options:
@@ -42,6 +43,21 @@ options:
         C(node_identity_enrolled_dir) is removed too, as it is that of the old machine's TPM.
     type: bool
     default: false
+  netbox_url:
+    description:
+      - NetBox, to which serial numbers and MAC addresses of the machines, also of their BMCs, are written. It needs
+        O(netbox). What NetBox has otherwise is refused, unless O(replace) is true.
+    type: str
+  netbox_token:
+    description: Its token, which may write.
+    type: str
+  netbox_site:
+    description: The slug of the site, if NetBox has several with devices of these names.
+    type: str
+  validate_certs:
+    description: Whether its certificate is verified.
+    type: bool
+    default: true
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

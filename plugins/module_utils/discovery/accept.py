@@ -83,6 +83,18 @@ class Plan:
         ports = [f"{nic['neighbour']} {' '.join(nic['ports'][:1])}".strip() for nic in heard]
         return PlannedPlace("", f"no node is planned at {excerpt(ports)}" if ports else "LLDP names no switch")
 
+    def interfaces(self, node: str, machine: Machine) -> dict[str, str]:
+        """Return interface -> MAC address of a node's machine: by its cables, that of its boot by its name too."""
+        macs: dict[str, str] = {}
+        for nic in machine["nics"]:
+            end = far_end(self.cables, Neighbour(nic["neighbour"], tuple(nic["ports"])), None)
+            near = self._far_ends.get(end) if end else None
+            name = near.interface if near and near.device == node else nic["name"] * (nic["mac"] == machine["mac"])
+            # A machine that lies may give many NICs one address.
+            if name and nic["mac"] not in macs.values():
+                macs[name] = nic["mac"]
+        return macs
+
     @cached_property
     def _far_ends(self) -> dict[PlannedEnd, PlannedEnd]:
         ends = {}

@@ -32,11 +32,12 @@ NESTED = {
     "role": "dcim/device-roles",
     "primary_ip4": "ipam/ip-addresses",
     "primary_ip6": "ipam/ip-addresses",
+    "primary_mac_address": "dcim/mac-addresses",
 }
 # Fields that are a word when written; the type of a cable is also a word when read.
 CHOICES = {"type", "face", "length_unit"}
-SHOWN = ("label", "name", "model", "prefix", "address")
-BRIEF = ("id", "display", "name", "slug", "device", "address")
+SHOWN = ("label", "name", "model", "prefix", "address", "mac_address")
+BRIEF = ("id", "display", "name", "slug", "device", "address", "mac_address")
 # The fields in which an object is unique.
 UNIQUE = {
     "dcim/sites": ("slug",),
@@ -49,6 +50,7 @@ UNIQUE = {
     "ipam/prefixes": ("prefix",),
     "ipam/ip-addresses": ("address",),
     "dcim/cables": ("id",),
+    "dcim/mac-addresses": ("id",),
 }
 NONE = ("platform", "tenant", "cluster", "location", "asset_tag", "rack", "primary_ip", "primary_ip4", "primary_ip6")
 DEFAULTS = {
@@ -66,6 +68,7 @@ DEFAULTS = {
         "label": "",
         "speed": None,
         "mgmt_only": False,
+        "primary_mac_address": None,
         "cable": None,
         "cable_end": None,
         "link_peers": [],
@@ -157,8 +160,12 @@ class NetBox:
                 found = [each for each in found if self._sites(path, each) & set(map(int, values))]
             elif name == "manufacturer_id":
                 found = [each for each in found if str(each["manufacturer"]["id"]) in values]
-            elif name in ("slug", "prefix"):
+            elif name in ("slug", "prefix", "name"):
                 found = [each for each in found if each[name] in values]
+            elif name == "mac_address":
+                found = [each for each in found if each[name] in map(str.upper, values)]
+            elif name == "device_id":
+                found = [each for each in found if str(each["device"]["id"]) in values]
             elif name == "parent":
                 nets = [ipaddress.ip_network(value) for value in values]
                 found = [each for each in found if any(_inside(each["address"], net) for net in nets)]
@@ -202,11 +209,20 @@ class NetBox:
             self._refuse_second(path, new)
         if path == "dcim/devices":
             self._check_device(new)
+        if path == "dcim/mac-addresses":
+            new["mac_address"] = new["mac_address"].upper()
+        if path == "dcim/interfaces" and given.get("primary_mac_address"):
+            mac = self.by_id("dcim/mac-addresses", given["primary_mac_address"])
+            if mac["assigned_object_id"] != new["id"]:
+                raise RefusedError({"primary_mac_address": ["It is not assigned to this interface."]})
         new.update({name: float(new[name]) for name in ("position", "u_height", "length") if new.get(name)})
         if old is None:
             objects.append(new)
         else:
             old.update(new)
+            for interface in self.paths["dcim/interfaces"] if path == "dcim/mac-addresses" else ():
+                if interface["primary_mac_address"] and interface["primary_mac_address"]["id"] == old["id"]:
+                    interface["primary_mac_address"] = _brief(old)
         if path == "dcim/cables" and old is None:
             self._connect(new)
         return old or new

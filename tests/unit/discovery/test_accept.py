@@ -14,6 +14,7 @@ from machine_reports import row
 from ansible_collections.sailloft.fleet.plugins.module_utils.discovery import accept
 from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.accept import InventoryNode, Plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.errors import DiscoveryError
+from ansible_collections.sailloft.fleet.plugins.module_utils.discovery.report import ReportedNic
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import planned
 
 SITE = sites.site()
@@ -34,6 +35,22 @@ def switch_ports(node: str) -> list[tuple[str, str]]:
 
 def in_place(mac: str, node: str, **fields: object) -> dict:
     return row(mac, *switch_ports(node), **fields)
+
+
+def test_interfaces_are_found_by_their_cables_and_that_of_the_boot_by_its_name():
+    ports = switch_ports("gpu01")[:2]
+    ends = [(link.one, link.other) for link in PLAN.cables.links]
+    near = {(far.device, far.interface): end.interface for one in ends for end, far in (one, one[::-1])}
+    names = [near[port] for port in ports]
+    nics = [
+        ReportedNic("eth0", MACS[0]),
+        *(ReportedNic(f"eth{at}", MACS[at], neighbour=port[0], ports=(port[1],)) for at, port in enumerate(ports, 1)),
+        ReportedNic("eth3", MACS[3], neighbour="other", ports=("swp1",)),
+        ReportedNic("eth4", MACS[0], neighbour=ports[0][0], ports=(ports[0][1],)),
+    ]
+    found = PLAN.interfaces("gpu01", row(MACS[0], nics=tuple(nics)))
+    assert found == {"eth0": MACS[0], names[0]: MACS[1], names[1]: MACS[2]}
+    assert PLAN.interfaces("gpu02", row(MACS[0], nics=tuple(nics))) == {"eth0": MACS[0]}
 
 
 def accepted(wanted: dict[str, str], *rows: dict, replace: bool = False, **nodes: InventoryNode) -> dict[str, str]:

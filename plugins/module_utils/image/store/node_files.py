@@ -80,11 +80,10 @@ def diffs(before: Mapping[str, str], after: Mapping[str, str]) -> list[dict[str,
             change = (path, old.get(path, ""), new.get(path, ""))
             if change[1] != change[2]:
                 alike.setdefault(change, []).append(name)
-    changes = []
-    for (path, old, new), names in alike.items():
-        header = f"{fold(names)}: {path}"
-        changes.append({"before_header": header, "after_header": header, "before": old, "after": new})
-    return changes
+    rows = ((f"{fold(names)}: {path}", *texts) for (path, *texts), names in alike.items())
+    return [
+        {"before_header": header, "after_header": header, "before": gone, "after": come} for header, gone, come in rows
+    ]
 
 
 def _shown(text: str) -> dict[str, str]:

@@ -66,7 +66,7 @@ def test_soft_dependencies_of_several_lines_are_all_included(tmp_path):
 def test_drivers_of_the_site_are_added_with_what_they_need(tmp_path):
     root = kernel(tmp_path)
     (root / FOLDER / "modules.softdep").write_text("softdep snd pre: helper\n")
-    (root / FOLDER / "modules.builtin").write_text("kernel/net/built-in.ko\n")
+    (root / FOLDER / "modules.builtin").write_text("kernel/fs/overlay.ko\nkernel/net/built-in.ko\n")
     usual, found = (
         {entry.path.rpartition("/")[2] for entry in kernel_modules.entries(root, VERSION, drivers)}
         for drivers in ((), ("snd", "built-in"))

@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import netbox_api
 import pytest
 import sites
 import yaml
@@ -145,6 +146,31 @@ node_identity_ek: "{{ lookup('file', node_identity_enrolled_dir ~ '/' ~ inventor
     found = yaml.safe_load(site.files()["gpu01/accepted.yml"])
     assert (found["node_boot_mac"], found["site_machine"]["serial"]) == (MACS[2], "S-2")
     assert site.files()["gpu02/accepted.yml"] == files["gpu02/accepted.yml"]
+
+
+def test_with_netbox_the_machines_are_written_there_too(site, monkeypatch):
+    monkeypatch.setenv("NETBOX_TOKEN", "token")
+    site.report(MACS[0], "gpu01", serial="S-7")
+    box = netbox_api.filled(sites.site())
+
+    def shown():
+        (device,) = (each for each in box.paths["dcim/devices"] if each["name"] == "gpu01")
+        return device["serial"], [each["mac_address"] for each in box.paths["dcim/mac-addresses"]]
+
+    with netbox_api.served(box) as url:
+        wanted = (*accept(gpu01=""), "-e", f"netbox_url={url}")
+        status, output = site.run(*wanted, "--check", "--diff")
+        assert status == 0, output
+        assert "devices gpu01 serial: S-7" in output
+        assert (shown(), site.files()) == (("", []), {})
+        status, output = site.run(*wanted)
+        assert status == 0, output
+        assert shown() == ("S-7", [MACS[0]])
+        assert list(site.files()) == ["gpu01/accepted.yml"]
+        site.report(MACS[0], "gpu01", serial="S-8")
+        status, output = site.run(*wanted)
+        assert status == 2, output
+        assert all(fact in output for fact in ("S-7", "S-8", "accept_nodes_replace"))
 
 
 @pytest.mark.long
