@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -14,10 +13,9 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.request import SCHEDULERS
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.recordings_folder import RecordingsFolder
 
 SETTINGS: dict[str, Any] = {
     "scheduler": {"type": "str", "choices": list(SCHEDULERS), "default": "slurm"},
@@ -61,7 +59,7 @@ class ActionModule(ActionBase):
             planned = plan(
                 settings,
                 groups,
-                _Recordings(arguments["recordings"]),
+                RecordingsFolder(arguments["recordings"]),
                 read_site(arguments["blueprint"]) if arguments["blueprint"] else None,
                 [name for name in names if any(hostvars.get(name, {}).get(one) is True for one in SPARE_VARIABLES)],
             )
@@ -82,27 +80,3 @@ class ActionModule(ActionBase):
             "diff": changes,
             "changed": bool(changes),
         }
-
-
-class _Recordings(dict[str, Host]):
-    """The recorded hosts by name, read from a directory when they are asked for; equal files once."""
-
-    def __init__(self, folder: str | None) -> None:
-        super().__init__()
-        self.folder = folder
-        self.by_text: dict[bytes, Host] = {}
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the host that is recorded as NAME.json; without such a file, the default. Raises TopologyError."""
-        path = os.path.join(self.folder or "", f"{name}.json")
-        if not self.folder or not os.path.exists(path):
-            return default
-        try:
-            with open(path, "rb") as stream:
-                text = stream.read()
-        except OSError:
-            # read_recording names the cause.
-            text = b""
-        if text not in self.by_text:
-            self.by_text[text] = read_recording(path)
-        return self.by_text[text]

@@ -34,6 +34,7 @@ ALLOWED = {
     "subnet_manager": {"infiniband", "site", "host"},
     "scheduler": {"site", "topology"},
     "slurm_service": {"scheduler", "host"},
+    "kubernetes": {"fabric", "host", "site", "topology"},
     "gateways": set(),
     "storage_scale": set(),
     "monitoring": set(),

@@ -1,0 +1,176 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Plan the objects of a Kubernetes cluster, write them, and apply them through kubernetes.core, on the controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import VARIABLES
+from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.plan import PLAN, KubernetesPlan, plan
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.recordings_folder import RecordingsFolder
+
+SETTINGS: dict[str, Any] = {
+    "settings": {"type": "dict", "default": {}},
+    "blueprint": {"type": "path"},
+    "recordings": {"type": "path"},
+    "path": {"type": "path"},
+    "kubeconfig": {"type": "path"},
+}
+MODULES = ("kubernetes.core.k8s", "kubernetes.core.k8s_info")
+
+
+class ActionModule(ActionBase):
+    """Plan, write, apply; nodes are not reached."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _given, arguments = self.validate_argument_spec(SETTINGS)
+        variables = task_vars or {}
+        if arguments["kubeconfig"]:
+            self._need_collection()
+        try:
+            planned = self._plan(arguments, variables)
+            written = (
+                write_changed(arguments["path"], _texts(planned), self._task.check_mode) if arguments["path"] else []
+            )
+        except SailloftError as error:
+            raise AnsibleActionFail(str(error)) from error
+        applied: list[dict[str, Any]] = []
+        absent: list[str] = []
+        removed: list[str] = []
+        if arguments["kubeconfig"]:
+            applied, absent = self._apply(planned, arguments["kubeconfig"], variables)
+            removed = self._remove(planned, arguments["kubeconfig"], variables)
+        return {
+            **result,
+            "summary": planned.summary,
+            "notes": [*planned.notes, *absent],
+            "objects": planned.objects,
+            "kubelets": planned.kubelets,
+            "written": [change["after_header"] for change in written],
+            "applied": [change["after_header"] for change in applied],
+            "removed": removed,
+            "diff": [*written, *applied, *({"prepared": f"- {name}\n"} for name in removed)],
+            "changed": bool(written or applied or removed),
+        }
+
+    def _plan(self, arguments: dict[str, Any], variables: dict[str, Any]) -> KubernetesPlan:
+        hostvars = variables.get("hostvars", {})
+        groups = variables.get("groups", {})
+        names = arguments["settings"].get("groups") or ["gpu_nodes"]
+        nodes = {node for group in names for node in groups.get(group, ())} if isinstance(names, list) else set()
+        return plan(
+            arguments["settings"],
+            groups,
+            RecordingsFolder(arguments["recordings"]),
+            {node: {name: hostvars[node][name] for name in VARIABLES if name in hostvars[node]} for node in nodes},
+            read_site(arguments["blueprint"]) if arguments["blueprint"] else None,
+        )
+
+    def _need_collection(self) -> None:
+        for name in MODULES:
+            if not self._shared_loader_obj.module_loader.has_plugin(name):
+                raise AnsibleActionFail(
+                    f"{name} is not installed, and kubeconfig is set; run 'ansible-galaxy collection install "
+                    "kubernetes.core', or leave kubeconfig out to write the objects only"
+                )
+
+    def _call(self, module: str, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of a module of kubernetes.core. Raises AnsibleActionFail for its first error."""
+        answer: dict[str, Any] = self._execute_module(module_name=module, module_args=arguments, task_vars=variables)
+        if answer.get("failed"):
+            raise AnsibleActionFail(f"{module} with {arguments['kubeconfig']}: {answer.get('msg')}")
+        return answer
+
+    def _apply(
+        self, planned: KubernetesPlan, kubeconfig: str, variables: dict[str, Any]
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Apply all objects. Return the differences, and a line for each node that the cluster has not.
+
+        Nodes are only labelled; kubelet makes them.
+        """
+        changes: list[dict[str, Any]] = []
+        failures: list[str] = []
+        absent: list[str] = []
+        nodes = planned.objects.get("labels", [])
+        others = [item for part, items in planned.objects.items() if part != "labels" for item in items]
+        for objects, how in ((nodes, {"state": "patched"}), (others, {"state": "present", "apply": True})):
+            if not objects:
+                continue
+            options = {"kubeconfig": kubeconfig, "resource_definition": objects, "continue_on_error": True, **how}
+            answer = self._call(MODULES[0], options, variables)
+            results = answer["result"]["results"] if len(objects) > 1 else [answer]
+            for item, outcome in zip(objects, results):
+                name = f"{item['kind']} {item['metadata']['name']}"
+                if outcome.get("error"):
+                    failures.append(f"{name}: {outcome['error'].get('msg')}")
+                elif "method" not in outcome:
+                    absent.append(f"{item['metadata']['name']}: the cluster has no such node")
+                elif outcome["changed"]:
+                    changes.append(_difference(name, item, outcome))
+        if failures:
+            raise AnsibleActionFail(
+                f"{len(failures)} of {len(nodes) + len(others)} objects were not applied; correct the first cause and "
+                f"run this again: {'; '.join(failures)}"
+            )
+        return changes, absent
+
+    def _remove(self, planned: KubernetesPlan, kubeconfig: str, variables: dict[str, Any]) -> list[str]:
+        """Remove the objects of an earlier plan that this one has not, of the kinds that it has. Return their names."""
+        kept: dict[tuple[str, str], set[tuple[str | None, str]]] = {}
+        for part, items in planned.objects.items():
+            for item in items if part != "labels" else ():
+                metadata = item["metadata"]
+                kept.setdefault((item["apiVersion"], item["kind"]), set()).add(
+                    (metadata.get("namespace"), metadata["name"])
+                )
+        stale = []
+        for (version, kind), names in kept.items():
+            options = {"kubeconfig": kubeconfig, "api_version": version, "kind": kind}
+            answer = self._call(MODULES[1], {**options, "label_selectors": [f"{PLAN}={planned.name}"]}, variables)
+            for item in answer["resources"]:
+                metadata = item["metadata"]
+                if (metadata.get("namespace"), metadata["name"]) not in names:
+                    identity = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+                    stale.append({"apiVersion": version, "kind": kind, "metadata": identity})
+        if stale:
+            self._call(
+                MODULES[0], {"kubeconfig": kubeconfig, "resource_definition": stale, "state": "absent"}, variables
+            )
+        return [f"{item['kind']} {item['metadata']['name']}" for item in stale]
+
+
+def _difference(name: str, item: dict[str, Any], outcome: dict[str, Any]) -> dict[str, Any]:
+    """Return what the API server would change, or has changed; a new object as a whole."""
+    parts = outcome.get("diff") or {}
+    before = parts.get("before", {}) if outcome.get("method") != "create" else {}
+    after = parts.get("after", item)
+    return {
+        "before_header": name,
+        "after_header": name,
+        "before": _text(before) if before else "",
+        "after": _text(after),
+    }
+
+
+def _text(*items: dict[str, Any]) -> str:
+    return str(yaml.safe_dump_all(items, sort_keys=False, explicit_start=len(items) > 1, width=120))
+
+
+def _texts(planned: KubernetesPlan) -> dict[str, str]:
+    """Return the files by name: one for each part, and one in kubelet/ for each hardware."""
+    parts = {f"{part}.yaml": _text(*items) for part, items in planned.objects.items() if items}
+    return {**parts, **{f"kubelet/{name}.conf": _text(config) for name, config in planned.kubelets.items()}}
