@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
@@ -25,6 +26,8 @@ SETTINGS: dict[str, Any] = {
     "path": {"type": "path"},
     "kubeconfig": {"type": "path"},
 }
+# The parts whose objects have other names after a change of hardware or rails.
+RENAMED = ("sriov", "nic_configuration", "kueue", "dra")
 MODULES = ("kubernetes.core.k8s", "kubernetes.core.k8s_info")
 
 
@@ -72,13 +75,14 @@ class ActionModule(ActionBase):
         groups = variables.get("groups", {})
         names = arguments["settings"].get("groups") or ["gpu_nodes"]
         nodes = {node for group in names for node in groups.get(group, ())} if isinstance(names, list) else set()
-        return plan(
+        planned = plan(
             arguments["settings"],
             groups,
             RecordingsFolder(arguments["recordings"]),
             {node: {name: hostvars[node][name] for name in VARIABLES if name in hostvars[node]} for node in nodes},
             read_site(arguments["blueprint"]) if arguments["blueprint"] else None,
         )
+        return planned._replace(objects=_plain(planned.objects), kubelets=_plain(planned.kubelets))
 
     def _need_collection(self) -> None:
         for name in MODULES:
@@ -131,8 +135,8 @@ class ActionModule(ActionBase):
     def _remove(self, planned: KubernetesPlan, kubeconfig: str, variables: dict[str, Any]) -> list[str]:
         """Remove the objects of an earlier plan that this one has not, of the kinds that it has. Return their names."""
         kept: dict[tuple[str, str], set[tuple[str | None, str]]] = {}
-        for part, items in planned.objects.items():
-            for item in items if part != "labels" else ():
+        for part in RENAMED:
+            for item in planned.objects.get(part, ()):
                 metadata = item["metadata"]
                 kept.setdefault((item["apiVersion"], item["kind"]), set()).add(
                     (metadata.get("namespace"), metadata["name"])
@@ -164,6 +168,11 @@ def _difference(name: str, item: dict[str, Any], outcome: dict[str, Any]) -> dic
         "before": _text(before) if before else "",
         "after": _text(after),
     }
+
+
+def _plain(data: Any) -> Any:
+    """Return data without the tags that Ansible adds to values of the inventory; YAML has no form for them."""
+    return json.loads(json.dumps(data))
 
 
 def _text(*items: dict[str, Any]) -> str:

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A simulated API server of Kubernetes: no package of PyPI or Debian has a real one.
 
-It serves the requests of kubernetes.core's modules: discovery, objects by name, lists by label, creation, merge patches,
-deletion and dry runs, for the kinds that it is given. It stores what it gets and checks nothing.
+It serves the requests of kubernetes.core's modules: discovery, objects by name, lists by label, creation, merge
+patches, deletion and dry runs, for the kinds that it is given. It stores what it gets and checks nothing.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def serving(server: ApiServer, folder: Path) -> Iterator[Path]:
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = _answer
+        do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815
 
         def log_message(self, *_arguments: Any) -> None:
             """Print nothing."""
