@@ -54,6 +54,7 @@ RUNS = [
     pytest.param(
         "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
     ),
+    pytest.param("blue_vela", "kubernetes.yml", (), set()),
     pytest.param("blue_vela", "ib_fabric.yml", (), set(), marks=LONG),
     *(
         pytest.param(name, "fleet.yml", (), {"Check that nothing differs and all is known"}, marks=LONG)
