@@ -30,7 +30,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record imp
     slice_ended,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.gateway_slice import Job, make_project, run_slice
 
 SPEC = {
     "playbook": {"type": "str", "required": True},

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.infiniband_action import InfinibandAction
 
 
 class ActionModule(InfinibandAction):

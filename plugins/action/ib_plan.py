@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.manager_
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.picture import picture
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan, of_hosts
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.infiniband_action import InfinibandAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 
 PICTURE = "fabric.svg"

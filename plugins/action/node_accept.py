@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import planned_in_netbox
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import planned
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.hardware import Hardware, write_hardware
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.hardware import RecordedMachine, write_hardware
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 
@@ -106,7 +106,7 @@ class ActionModule(ActionBase):
         if not arguments["netbox_url"] or not accepted:
             return {"changed": False, "diff": {}, "left_out": []}
         machines = {
-            each.name: Hardware(
+            each.name: RecordedMachine(
                 each.machine["serial"], plan.interfaces(each.name, each.machine), each.machine["bmc_mac"]
             )
             for each in accepted

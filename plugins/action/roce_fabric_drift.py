@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.fabric_action import FabricAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.fabric_action import FabricAction
 
 
 class ActionModule(FabricAction):

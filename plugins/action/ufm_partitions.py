@@ -12,7 +12,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import api, partitions
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.infiniband_action import InfinibandAction
 
 
 class ActionModule(InfinibandAction):

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import api, topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.infiniband_action import InfinibandAction
 
 
 class ActionModule(InfinibandAction):

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm import api, topology, unhealthy_ports
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.ufm.ports import PortNames, UfmPort
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.uplinks import Uplinks
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.infiniband_action import InfinibandAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.infiniband_action import InfinibandAction
 
 PAUSE_S = 3.0
 

@@ -34,7 +34,7 @@ INFINIBAND_CLASS = 0x0207  # PCI_CLASS_NETWORK_INFINIBAND
 
 
 class PortOfRail(NamedTuple):
-    """What is planned for a rail's NIC: VFs, whether others make these, InfiniBand or not, its longest cable."""
+    """The plan of a rail's NIC: VFs, whether others make these, InfiniBand or not, its longest cable."""
 
     vfs: int
     externally_managed: bool
@@ -43,7 +43,7 @@ class PortOfRail(NamedTuple):
 
 
 @dataclass
-class Hardware:
+class HardwareGroup:
     """Nodes that are alike. ``name`` follows from their PCI addresses, device ids and CPUs, and from nothing else.
 
     A policy whose nodes got other hardware therefore selects no node any more.
@@ -63,7 +63,7 @@ class Cluster:
     request: KubernetesRequest
     site: Site | None
     nodes: list[str]
-    hardware: list[Hardware]
+    hardware: list[HardwareGroup]
     policy: Policy | None
     rdma_class: RdmaClass | None
     max_read_request_bytes: int
@@ -93,7 +93,7 @@ def read_cluster(
         )
     one = _common(names, variables)
     cluster = Cluster(request, site, names, [], None, None, one["max_read_request_bytes"], one["mig_off"], {})
-    by_name: dict[str, Hardware] = {}
+    by_name: dict[str, HardwareGroup] = {}
     seen: dict[tuple[int, tuple[str, ...]], tuple[str, list[Rail], list[str]]] = {}
     for node in names:
         host = hosts.get(node)
@@ -109,7 +109,7 @@ def read_cluster(
         for reason in reasons:
             cluster.note(reason, [node])
         if name not in by_name:
-            by_name[name] = Hardware(name, host, rails_of_node, [], {})
+            by_name[name] = HardwareGroup(name, host, rails_of_node, [], {})
         _add(cluster, by_name[name], node, host, variables.get(node, {}), ports)
     cluster.hardware = [by_name[name] for name in sorted(by_name)]
     if any(not port.infiniband for item in cluster.hardware for port in item.ports.values()):
@@ -157,7 +157,7 @@ def _hardware_name(host: Host, rails_of_node: list[Rail]) -> str:
 
 def _add(
     cluster: Cluster,
-    hardware: Hardware,
+    hardware: HardwareGroup,
     node: str,
     host: Host,
     variables: Mapping[str, Any],

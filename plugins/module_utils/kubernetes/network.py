@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
-from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import HARDWARE, Cluster, Hardware
+from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import HARDWARE, Cluster, HardwareGroup
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.errors import KubernetesError
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.rails import Rail
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm import compute_fabric
@@ -45,7 +45,7 @@ def policies(cluster: Cluster) -> list[dict[str, Any]]:
     return made + _networks(cluster) if cluster.request.ipam else made
 
 
-def _policy(cluster: Cluster, hardware: Hardware, rail: Rail) -> dict[str, Any]:
+def _policy(cluster: Cluster, hardware: HardwareGroup, rail: Rail) -> dict[str, Any]:
     port = hardware.ports[rail.name]
     spec: dict[str, Any] = {
         "resourceName": rail.name,
@@ -111,7 +111,7 @@ def nic_configurations(cluster: Cluster) -> list[dict[str, Any]]:
     return made
 
 
-def _template(cluster: Cluster, hardware: Hardware, card: list[Rail]) -> dict[str, Any]:
+def _template(cluster: Cluster, hardware: HardwareGroup, card: list[Rail]) -> dict[str, Any]:
     ports = [hardware.ports[rail.name] for rail in card]
     if len({port[:3] for port in ports}) > 1:
         raise KubernetesError(

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where nodes are: their labels, Kueue's topology and flavors, and the device classes of the rails. Pure.
+"""Places of nodes: their labels, Kueue's topology and flavors, and the device classes of the rails. Pure.
 
 Sources: kubernetes-sigs/kueue at ff69552e (v1beta2; topology-aware scheduling is on since 0.14),
 kubernetes-sigs/dra-driver-nvidia-gpu at 95932046 (deviceinfo.go; resource.k8s.io/v1 is served since Kubernetes 1.34).

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The readings of a node with Storage Scale: the outputs of its commands with -Y, mounted file systems and RDMA ports. Pure.
+"""The readings of a node with Storage Scale: outputs of commands with -Y, mounted file systems, RDMA ports. Pure.
 
 The form of -Y: fields with ":" between them, the characters of mmclidecode percent-encoded; a line whose third field is
 HEADER names the fields of the lines with the same first two (IBM Storage Scale command reference, "-Y"). The fields

@@ -21,7 +21,7 @@ Raw = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Hardware:
+class RecordedMachine:
     """A device's machine: its serial number and the MAC addresses by interface; ``bmc_mac`` is that of its BMC."""
 
     serial: str
@@ -31,7 +31,7 @@ class Hardware:
 
 @dataclass
 class _Changes:
-    """What is to be written: (name, object) for each request, the lines of a diff, what NetBox has otherwise."""
+    """The changes to write: (name, object) for each request, the lines of a diff, what NetBox has otherwise."""
 
     devices: list[tuple[str, Raw]] = field(default_factory=list)
     changed: list[tuple[str, Raw]] = field(default_factory=list)
@@ -47,7 +47,11 @@ class _Changes:
 
 
 def write_hardware(
-    api: NetboxApi, machines: Mapping[str, Hardware], query: Sequence[tuple[str, Any]], replace: bool, check: bool
+    api: NetboxApi,
+    machines: Mapping[str, RecordedMachine],
+    query: Sequence[tuple[str, Any]],
+    replace: bool,
+    check: bool,
 ) -> dict[str, Any]:
     """Return ``changed``, ``diff`` and ``left_out``, lines on addresses whose interface NetBox does not show.
 
@@ -95,7 +99,7 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def _devices(
-    api: NetboxApi, machines: Mapping[str, Hardware], query: Sequence[tuple[str, Any]]
+    api: NetboxApi, machines: Mapping[str, RecordedMachine], query: Sequence[tuple[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     raws = api.read_named(DEVICES, "name", list(machines), *query, ("fields", "id,name,serial"))
     devices = {raw["name"]: raw for raw in raws}
@@ -115,7 +119,7 @@ def _interfaces(api: NetboxApi, devices: Mapping[str, Raw]) -> dict[str, list[Ra
     return interfaces
 
 
-def _places(interfaces: Sequence[Raw], machine: Hardware) -> tuple[list[tuple[Raw, str]], list[str]]:
+def _places(interfaces: Sequence[Raw], machine: RecordedMachine) -> tuple[list[tuple[Raw, str]], list[str]]:
     """Return the interfaces with their MAC addresses, and why an address has none."""
     by_name = {raw["name"]: raw for raw in interfaces}
     found = [(by_name[name], mac.lower()) for name, mac in machine.macs.items() if name in by_name]

@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Requests for images, refusals, and the key of a layer."""
+"""Requests for images, refusals, and the key of a layer.
+
+One file because all refusals are of one request.
+"""
 
 from __future__ import annotations
 

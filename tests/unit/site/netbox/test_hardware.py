@@ -13,15 +13,15 @@ from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.hardware import Hardware, write_hardware
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.hardware import RecordedMachine, write_hardware
 
 GIVEN = {"netbox_url": "https://netbox.example.com/", "netbox_token": "token", "validate_certs": True}
 MACS = [f"52:54:00:00:00:0{number}" for number in range(1, 6)]
 MACHINES = {
-    "gpu01": Hardware("S-1", {"ens1f0np0": MACS[0], "ens1f1np0": MACS[1]}, MACS[2]),
-    "gpu02": Hardware("S-2", {"ens1f0np0": MACS[3]}),
+    "gpu01": RecordedMachine("S-1", {"ens1f0np0": MACS[0], "ens1f1np0": MACS[1]}, MACS[2]),
+    "gpu02": RecordedMachine("S-2", {"ens1f0np0": MACS[3]}),
 }
-NEW = {"gpu01": Hardware("S-9", {"ens1f0np0": MACS[4]})}
+NEW = {"gpu01": RecordedMachine("S-9", {"ens1f0np0": MACS[4]})}
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def test_a_machine_is_written_and_a_second_run_changes_nothing(box):
 @pytest.mark.parametrize(
     ("machine", "facts"),
     [
-        (Hardware("S-9", {}), ("gpu01", "S-1", "S-9")),
-        (Hardware("S-1", {"ens1f0np0": MACS[4]}), ("gpu01 ens1f0np0", MACS[0], MACS[4])),
-        (Hardware("S-1", {"ens1f0np0": MACS[3]}), ("gpu01 ens1f0np0", MACS[3])),
+        (RecordedMachine("S-9", {}), ("gpu01", "S-1", "S-9")),
+        (RecordedMachine("S-1", {"ens1f0np0": MACS[4]}), ("gpu01 ens1f0np0", MACS[0], MACS[4])),
+        (RecordedMachine("S-1", {"ens1f0np0": MACS[3]}), ("gpu01 ens1f0np0", MACS[3])),
     ],
 )
 def test_what_netbox_has_otherwise_is_refused_unless_the_machine_was_replaced(box, machine, facts):
@@ -96,7 +96,7 @@ def test_a_replaced_machine_takes_the_place_of_the_old_addresses(box):
 def test_the_address_of_another_device_is_refused_even_then(box):
     write(box, MACHINES)
     with raises(SiteError, MACS[3], "gpu01 ens1f0np0"):
-        write(box, {"gpu01": Hardware("S-1", {"ens1f0np0": MACS[3]})}, replace=True)
+        write(box, {"gpu01": RecordedMachine("S-1", {"ens1f0np0": MACS[3]})}, replace=True)
 
 
 def test_a_run_that_is_killed_between_two_requests_is_completed(box):
@@ -120,7 +120,7 @@ def test_a_run_that_is_killed_between_two_requests_is_completed(box):
 
 
 def test_addresses_without_an_interface_are_named_and_left_out(box):
-    machine = Hardware("S-2", {"eth0": MACS[3]}, MACS[4])
+    machine = RecordedMachine("S-2", {"eth0": MACS[3]}, MACS[4])
     done = write(box, {"gpu02": machine})
     assert [(MACS[3] in line, "eth0" in line, MACS[4] in line) for line in done["left_out"]] == [
         (True, True, False),
@@ -131,4 +131,4 @@ def test_addresses_without_an_interface_are_named_and_left_out(box):
 
 def test_a_device_that_netbox_does_not_have_is_named(box):
     with raises(SiteError, "gpu99", "netbox.yml"):
-        write(box, {"gpu99": Hardware("S", {})})
+        write(box, {"gpu99": RecordedMachine("S", {})})
