@@ -141,7 +141,7 @@ class ActionModule(ActionBase):
                 kept.setdefault((item["apiVersion"], item["kind"]), set()).add(
                     (metadata.get("namespace"), metadata["name"])
                 )
-        stale = []
+        stale: list[dict[str, Any]] = []
         for (version, kind), names in kept.items():
             options = {"kubeconfig": kubeconfig, "api_version": version, "kind": kind}
             answer = self._call(MODULES[1], {**options, "label_selectors": [f"{PLAN}={planned.name}"]}, variables)

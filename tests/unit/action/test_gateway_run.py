@@ -21,7 +21,7 @@ from messages import Mentions, raises
 
 from ansible_collections.sailloft.fleet.plugins.action import gateway_run
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import FAILED, OK, HostOutcome
-from ansible_collections.sailloft.fleet.plugins.plugin_utils import gateway_slice
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.network import gateway_slice
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.gateway_slice import SliceResult
 
 GATEWAYS = {"gpu1": "gw1", "gpu2": "gw1", "gpu3": "gw2"}

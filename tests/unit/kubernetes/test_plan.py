@@ -53,6 +53,10 @@ def test_vfs_of_gpu_host_are_managed_there():
     assert [item["numVfs"] for item in specs].count(4) == 7
     with raises(KubernetesError, "gpu01: NIC", "7"):
         small({"vfs": 8}, {}, host)
+    hosts = {"gpu01": host, "gpu02": host}
+    variables = {"gpu02": {"gpu_host_sriov": [{"devices": ["0000:04:00.0"], "count": 2}]}}
+    with raises(KubernetesError, "gpu01", "gpu02", "VFs"):
+        plan({"groups": ["a"], "vfs": 4}, {"a": hosts}, hosts, variables)
 
 
 def test_the_roce_policy_is_the_nic_configuration_one_to_one():

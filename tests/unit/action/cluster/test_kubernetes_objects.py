@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 
@@ -105,10 +106,11 @@ def test_one_call_applies_all_and_a_second_nothing(recordings, tmp_path):
         assert labels["sailloft.fleet/hardware"].startswith("hw-")
         assert set(api.by_kind("Node")) == set(NODES[:3])
 
-        writes = len(api.writes)
+        # kubernetes.core sends a patch without a change for each object with a list.
+        before = copy.deepcopy(api.objects)
         again, output = run(tmp_path, kubeconfig=str(kubeconfig))
         assert not again["changed"], output
-        assert len(api.writes) == writes
+        assert api.objects == before
 
         # Somebody changes one object and removes another; an earlier plan left one, and a person has one of that name.
         path = next(path for path in api.objects if "sriovnetworknodepolicies/rail0-" in path)
@@ -121,6 +123,7 @@ def test_one_call_applies_all_and_a_second_nothing(recordings, tmp_path):
         theirs = json.loads(json.dumps(stale))
         theirs["metadata"] = {"name": "theirs", "namespace": stale["metadata"]["namespace"]}
         api.add(f"{path.rsplit('/', 1)[0]}/theirs", theirs)
+        writes = len(api.writes)
         drift, output = run(tmp_path, "--check", "--diff", kubeconfig=str(kubeconfig))
         assert [name.split("-")[0] for name in drift["applied"]] == [
             "SriovNetworkNodePolicy rail0",
