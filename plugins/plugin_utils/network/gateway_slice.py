@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple, cast
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import Events, HostOutcome, of_hosts
 
-COLLECTION = Path(__file__).resolve().parents[2]
+COLLECTION = Path(__file__).resolve().parents[3]
 # The parts of the collection that a run needs; __pycache__ is for the controller's Python.
 PARTS = ("meta", "playbooks", "plugins", "roles")
 # The worker's directory has the inventory with its secrets. The directory is therefore in memory, readable only by its
