@@ -60,6 +60,7 @@ class StorageFacts:
     nvidia_fs: bool = False
     registered: tuple[str, ...] = ()
     peermem: bool = False
+    virtual_machine: bool = False
     file_systems: tuple[MountedFileSystem, ...] = ()
 
 
@@ -76,6 +77,10 @@ def observe(system: System) -> StorageFacts:
         nvidia_fs=system.exists("/sys/module/nvidia_fs"),
         registered=_registered(system),
         peermem=system.exists("/sys/module/nvidia_peermem"),
+        # CPUID says so by this flag (Linux arch/x86/include/asm/cpufeatures.h, X86_FEATURE_HYPERVISOR).
+        virtual_machine=bool(
+            re.search(r"^flags\s*:.*\bhypervisor\b", system.read("/proc/cpuinfo") or "", re.MULTILINE)
+        ),
         file_systems=tuple(_mounted(system)),
     )
 

@@ -109,11 +109,19 @@ def _route(host: Host, facts: f.StorageFacts, system: f.MountedFileSystem) -> St
         COMPAT: everywhere,
     }
     if local:
-        ordered = _ordered(system)
+        ordered = [*_ordered(system), *_virtual(facts)]
         by_mode[P2PDMA] += ordered
         by_mode[NVIDIA_FS] += ordered
     hurdles = {mode: tuple(dict.fromkeys(reasons)) for mode, reasons in by_mode.items()}
     return StorageRoute(system.mount, system.kind, system.route, hurdles, tuple(slow))
+
+
+def _virtual(facts: f.StorageFacts) -> list[Hurdle]:
+    """Return the hurdle of a guest, in whose tree the host's switches and ACS are not seen (gds-nvidia-fs#11)."""
+    if not facts.virtual_machine:
+        return []
+    what = "this is a virtual machine, in which no success with NVMe drives is known"
+    return [Hurdle(what, "measure it with gdsio", known=False)]
 
 
 def _driver(facts: f.StorageFacts) -> list[Hurdle]:

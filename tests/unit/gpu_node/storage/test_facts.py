@@ -36,6 +36,7 @@ def test_all_facts_of_a_ready_host_are_read(tmp_path):
     node.write("/sys/module/nvidia_fs/version", "2.29.4\n")
     node.write("/proc/driver/nvidia-fs/modules", "rpcrdma: 1\nnvme: 2\n")
     node.write("/sys/module/nvidia_peermem/version", "1\n")
+    node.write("/proc/cpuinfo", "processor : 0\nflags\t\t: fpu hypervisor vme\n")
     node.write("/proc/mounts", "/dev/nvme0n1p1 /a\\040b ext4 rw,data=ordered 0 0\nproc /proc proc rw 0 0\n")
     drive(node, "nvme0n1p1")
     assert facts.observe(node) == StorageFacts(
@@ -47,6 +48,7 @@ def test_all_facts_of_a_ready_host_are_read(tmp_path):
         nvidia_fs=True,
         registered=("nvme", "rpcrdma"),
         peermem=True,
+        virtual_machine=True,
         file_systems=(MountedFileSystem("/a b", "ext4", "nvme", ("rw", "data=ordered"), ("nvme0n1",)),),
     )
 

@@ -211,3 +211,11 @@ def test_the_lines_name_every_reason_and_remedy():
         for hurdle in reasons:
             assert hurdle.what in text
             assert hurdle.remedy in text
+
+
+def test_drives_of_a_virtual_machine_are_not_known_and_its_network_is_judged():
+    route = of(server(), virtual_machine=True)
+    assert route.possible == [modes.COMPAT]
+    assert [hurdle.known for hurdle in route.hurdles[modes.P2PDMA]] == [False]
+    scale = of(server(), virtual_machine=True, **mounted("gpfs", "scale"))
+    assert modes.RDMA in scale.possible
