@@ -8,21 +8,16 @@ Binding of processes to cores and devices was not tried: the machine has no cgro
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 
 import pytest
 import sites
 from recorded_nodes import RECORDED
-from rounds import Node, at, happened
 from slurm_cluster import running
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import unfold
-from ansible_collections.sailloft.fleet.plugins.module_utils.health import state as health_state
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import Round, State
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import gated
-from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE, SPARE, changes
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE, SPARE
 
 NODES = ["gpu01", "gpu02", "gpu03", "gpu04"]
 SITE = sites.site()
@@ -33,7 +28,6 @@ SETTINGS = {
     # Memory is no part of these tests.
     "options": {"SelectTypeParameters": "CR_Core"},
 }
-HEALTH = "import sys; from ansible_collections.sailloft.fleet.plugins.module_utils.health.main import main; "
 
 
 def planned(**settings):
@@ -58,10 +52,7 @@ def cluster(tmp_path_factory):
 
 def release(cluster, *proved):
     """Do what the module slurm_release does."""
-    made = changes(cluster.states(), proved, PLAN.spares)
-    for change in made:
-        cluster.run("scontrol", "update", *change.arguments)
-    return [change.node for change in made]
+    return cluster.release(PLAN.spares, *proved)
 
 
 @pytest.fixture
@@ -156,15 +147,7 @@ def test_a_sick_node_drains_itself_and_a_spare_takes_over(serving, tmp_path):
 
     The last test, because a health check that began before its end may drain the node once more.
     """
-    (tmp_path / "gpu02").mkdir()
-    (tmp_path / "run-gpu02").mkdir()
-    node = Node()
-    node.round(at(60), happened("xid_person"))
-    health_state.save(State("gpu02", Round(1, at(60), 1.0, 60.0), node.condition), str(tmp_path / "gpu02"))
-    code = f"{HEALTH}sys.exit(main(sys.argv[1:]))"
-    arguments = f'--state {tmp_path}/"$SLURMD_NODENAME" --run {tmp_path}/run-"$SLURMD_NODENAME" --format slurm --drain'
-    serving.health(f"PYTHONPATH={':'.join(sys.path)} exec {sys.executable} -c {shlex.quote(code)} {arguments}")
-    serving.wait("gpu02 drains itself", lambda: serving.state("gpu02").is_out)
+    serving.be_sick("gpu02", tmp_path)
     assert serving.state("gpu02").reason.startswith("sailloft: sick")
     assert release(serving, *NODES) == ["gpu01"]
     assert not serving.state("gpu01").is_out

@@ -12,23 +12,31 @@ import contextlib
 import getpass
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from rounds import Node, at, happened
 from sockets import free_ports
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import unfold
+from ansible_collections.sailloft.fleet.plugins.module_utils.health import state as health_state
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.state import Round, State
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import REIMAGE
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.restart import node_names
-from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import NodeState, read_nodes
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import NodeState, changes, read_nodes
 
 # The planned directory of the state.
 STATE = "/var/lib/slurm/slurmctld"
+_HEALTH = "import sys; from ansible_collections.sailloft.fleet.plugins.module_utils.health.main import main; "
 # A loaded machine has taken a minute for what takes a second.
 WAIT_S = 60
+# A requeued job starts when credentials of its first run are no longer valid, with Slurm's own setting after 120 s.
+_REQUEUE = "cred_expire=20"
 # A test that is killed leaves no process behind.
 _WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
 
@@ -66,7 +74,7 @@ class SlurmCluster:
         user = getpass.getuser()
         changes = {
             "SlurmctldHost": f"localhost(127.0.0.1)\nSlurmctldPort={self.controller_port}",
-            "SlurmUser": f"{user}\nSlurmdUser={user}\nAuthInfo=socket={self.folder}/munge.socket",
+            "SlurmUser": f"{user}\nSlurmdUser={user}\nAuthInfo=socket={self.folder}/munge.socket,{_REQUEUE}",
             "StateSaveLocation": str(self.folder / "state"),
             "SlurmdSpoolDir": f"{self.folder}/spool-%n",
             "SlurmctldLogFile": f"{self.folder}/slurmctld.log\nSlurmctldPidFile={self.folder}/slurmctld.pid",
@@ -166,6 +174,26 @@ class SlurmCluster:
         self.wait(f"job {number}", runs)
         return details
 
+    def release(self, spares: Collection[str], *proved: str) -> list[str]:
+        """Do what the module slurm_release does; return the nodes that it changed."""
+        made = changes(self.states(), proved, spares)
+        for change in made:
+            self.run("scontrol", "update", *change.arguments)
+        return [change.node for change in made]
+
+    def be_sick(self, name: str, folder: Path) -> None:
+        """Latch a fault of a node, and let slurmd run the real sailloft-health as HealthCheckProgram on all nodes."""
+        (folder / name).mkdir()
+        (folder / f"run-{name}").mkdir()
+        node = Node()
+        node.round(at(60), happened("xid_person"))
+        health_state.save(State(name, Round(1, at(60), 1.0, 60.0), node.condition), str(folder / name))
+        paths = f'--state {folder}/"$SLURMD_NODENAME" --run {folder}/run-"$SLURMD_NODENAME"'
+        code = shlex.quote(f"{_HEALTH}sys.exit(main(sys.argv[1:]))")
+        command = f"exec {sys.executable} -c {code} {paths} --format slurm --drain"
+        self.health(f"PYTHONPATH={':'.join(sys.path)} {command}")
+        self.wait(f"{name} drains itself", lambda: self.state(name).is_out)
+
     def cancel_all(self) -> None:
         """End all jobs and wait until their nodes are free."""
         jobs = self.run("squeue", "--noheader", "--format=%A").split()
@@ -173,13 +201,13 @@ class SlurmCluster:
             self.run("scancel", *jobs)
         self.wait("the end of jobs", lambda: not self.run("squeue", "--noheader"))
 
-    def wait(self, subject: str, condition) -> None:
+    def wait(self, subject: str, condition, wait_s: float = WAIT_S) -> None:
         """Wait until a condition holds."""
-        until = time.monotonic() + WAIT_S
+        until = time.monotonic() + wait_s
         while not condition():
             ended = [name for name, process in self.processes.items() if process.poll() is not None]
             assert not ended, f"{subject}: {ended} ended\n{self.logs()}"
-            assert time.monotonic() < until, f"{subject}: waited for {WAIT_S} s\n{self.logs()}"
+            assert time.monotonic() < until, f"{subject}: waited for {wait_s} s\n{self.logs()}"
             time.sleep(0.05)
 
     def logs(self) -> str:
