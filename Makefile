@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 # Containers often forbid Python to keep bytecode. Each process of Ansible would then spend a fifth of its time to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check environments types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity identity-long boot boot-long image image-long image-boot boot-loader dcb cabling infiniband infiniband-long scheduler scheduler-long storage rooms sanity sanity-long docs galaxy release molecule molecule-quick molecule-image molecule-slow molecule-long bench bench-plan clean
+.PHONY: help check environments packages-long types vcsim python39 python39-all ansible-core ansible-core-all thorough lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity identity-long boot boot-long image image-long image-boot boot-loader dcb cabling infiniband infiniband-long scheduler scheduler-long storage rooms sanity sanity-long docs galaxy release molecule molecule-quick molecule-image molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -35,6 +35,10 @@ install := install --quiet --no-compile
 
 packages:
 	@roles/lab/files/install-packages bindep.txt
+
+# 650 MB: the PyTorch of the first job.
+packages-long: packages
+	@roles/lab/files/install-packages bindep-long.txt
 
 .venv/.runtime: requirements.txt roles/lab/files/requirements.txt | packages
 	@echo "making the virtual environment in .venv"
@@ -205,8 +209,8 @@ infiniband-long: packages .venv/.tests
 scheduler: packages .venv/.tests
 	pytest --timeout 1800 tests/scheduler
 
-# The same: repairs of its nodes.
-scheduler-long: packages .venv/.tests
+# The same: repairs of its nodes, and the first job, which loses a node.
+scheduler-long: packages-long .venv/.tests
 	pytest -v --timeout 1800 -m long tests/scheduler
 
 # A node's storage in an emulated machine: md, NFS over RDMA, cachefilesd, and boots of new roots; needs root.
@@ -214,7 +218,7 @@ storage: packages .venv/.tests
 	$(as_root)pytest -v --timeout 3600 tests/storage
 
 # The role scheduler on five hosts, and a virtual machine that leaves a crashed server, each host a room; needs root.
-rooms: packages .venv/.tests
+rooms: packages-long .venv/.tests
 	$(as_root)pytest -v --timeout 3600 tests/rooms
 
 # These take most of ansible-test's time: checks that ruff, yamllint, python39 and docs make as well, and pylint with Ansible's

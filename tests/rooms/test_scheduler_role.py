@@ -3,13 +3,15 @@
 """The playbook scheduler.yml on two controllers, a login host and two nodes, each a room of this machine.
 
 Real: slurmctld, slurmd, munged and their units' files, which a stand-in for systemctl starts; the recordings of the
-nodes. Nodes have no file of Slurm but fetch them. Needs root: make rooms.
+nodes. Nodes have no file of Slurm but fetch them. The first job trains on both. Needs root: make rooms.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 import pytest
 from ansible.constants import DEFAULT_VAULT_ID_MATCH
 from ansible.parsing.vault import VaultLib, VaultSecret
+from playing import ROOT
 from rooms import Rooms
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE, NodeState, read_nodes
@@ -123,6 +126,23 @@ def test_proved_nodes_run_a_job_of_a_login_host_and_a_standby_takes_over(cluster
     assert pinged("(primary) at ctl1 is UP")
     cluster.wait("the job lives on", lambda: " R " in cluster.run("login1", "squeue", "--job", job))
     cluster.run("login1", "scancel", job)
+
+
+def test_the_first_job_runs_between_the_nodes(cluster):
+    """With Debian's PyTorch, and a name of each node that is its loopback address, as Debian's installer makes it."""
+    folder = cluster.folder / "shared/first_job"
+    shutil.copytree(ROOT / "examples/first_job", folder)
+    for name in ("n1", "n2"):
+        cluster.run(name, "sed", "-i", f"1i 127.0.1.1 {name}", "/etc/hosts")
+    submit = ["sbatch", "--parsable", f"--chdir={SHARED}/first_job", "--export=PATH=/usr/bin:/bin"]
+    job = cluster.run("login1", *submit, f"{SHARED}/first_job/first_job.sbatch", "--steps=5", "--batch=1").strip()
+    cluster.wait("the job ends", lambda: not cluster.run("login1", "squeue", "--noheader"))
+    log = folder / f"first-job-{job}/log.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines[0]["nodes"] == "n[1-2]"
+    assert lines[-1]["checkpoint"] == 5
+    for name in ("n1", "n2"):
+        cluster.run(name, "sed", "-i", "1d", "/etc/hosts")
 
 
 def test_a_reboot_runs_our_program_on_the_controller(cluster):

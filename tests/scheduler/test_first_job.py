@@ -8,6 +8,7 @@ network, so a node "loses its power" when its processes stop.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -90,6 +91,19 @@ class Job:
         return found
 
 
+@contextlib.contextmanager
+def stopped(processes):
+    """Stop processes for a while."""
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """A cluster of three nodes, of which one is a spare, in reserve."""
@@ -164,18 +178,12 @@ def test_it_learns_on_two_nodes_with_gloo(undisturbed):
 
 
 def test_the_spare_takes_the_place_of_a_node_without_power(job, serving, undisturbed):
-    stopped = [serving.processes["gpu03"].pid, *job.processes("gpu03")]
-    assert len(stopped) == 2
-    try:
-        for process in stopped:
-            os.kill(process, signal.SIGSTOP)
+    powerless = [serving.processes["gpu03"].pid, *job.processes("gpu03")]
+    with stopped(powerless):
         serving.wait("gpu03 is down", lambda: "DOWN" in serving.state("gpu03").states, JOB_S)
         assert serving.release(SPARES, *NODES) == SPARES
         lines = job.wait_for_end()
-    finally:
-        for process in stopped[1:]:
-            os.kill(process, signal.SIGKILL)
-        os.kill(stopped[0], signal.SIGCONT)
+        os.kill(powerless[1], signal.SIGKILL)
     (_start, before), (resumed, after) = begins(lines)
     assert (before, after) == ("gpu[02-03]", "gpu[01-02]")
     assert resumed in checkpoints(lines)
@@ -186,7 +194,8 @@ def test_the_spare_takes_the_place_of_a_node_without_power(job, serving, undistu
 
 def test_a_job_that_leaves_a_sick_node_loses_no_step(job, serving, undisturbed, tmp_path):
     """sailloft-health drains the node for a latched fault; the job goes on there until somebody requeues it."""
-    serving.be_sick("gpu03", tmp_path)
+    with stopped(job.processes("gpu03")):
+        serving.be_sick("gpu03", tmp_path)
     assert serving.release(SPARES, *NODES) == SPARES
     serving.run("scontrol", "requeue", job.number)
     lines = job.wait_for_end()

@@ -30,32 +30,7 @@ ADDED = {
     "small": {
         "vault_bmc_password": "none",
         "node_boot_mac": "52:54:00:00:00:{{ inventory_hostname[-2:] }}",
-        "node_boot_rollout_image": "gpu-node",
-        "node_image_layers": {
-            "base": {
-                "distribution": "debian",
-                "suite": "bookworm",
-                "architecture": "amd64",
-                "archives": [
-                    {
-                        "url": "http://deb.debian.org/debian",
-                        "suites": ["bookworm"],
-                        "components": ["main"],
-                        "keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
-                    }
-                ],
-                "packages": [
-                    "linux-image-amd64",
-                    "systemd-sysv",
-                    "udev",
-                    "dbus",
-                    "iproute2",
-                    "openssh-server",
-                    "python3",
-                ],
-            }
-        },
-        "node_image_images": {"gpu-node": {"layer": "base"}},
+        "site_ssh_key": "ssh-ed25519 AAAA",
     },
     "blue_vela": {
         "vault_bmc_password": "none",
@@ -67,7 +42,6 @@ ADDED = {
 }
 # The hosts that a site adds, by group.
 ADDED_HOSTS = {
-    "small": {"image_builders": {"hosts": {"build1": {}}}},
     "blue_vela": {
         "ib_managers": {"hosts": {"node-0001": {}, "node-0002": {}}},
         "scheduler_controllers": {"hosts": {"boot-1-1": {}}},
