@@ -206,7 +206,7 @@ def test_a_first_site_gets_its_virtual_machines_from_the_blocks_of_its_page(tmp_
     page = FIRST_SITE.read_text(encoding="utf-8")
     guests, variables = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     site = AbsentSite(tmp_path, "small")
-    site.change("blueprint.yml", "groups: [roce_hosts]", "groups: [roce_hosts, gpu_hosts]")
+    site.change("blueprint.yml", "groups: [roce_hosts, gpu_nodes]", "groups: [roce_hosts, gpu_hosts]")
     site.change("blueprint.yml", "\nlinks:\n", f"{guests}\nlinks:\n")
     (site.inventory / "group_vars/gpu_hosts.yml").write_text(variables, encoding="utf-8")
     assert {"plan.yml", "gpu_hosts.yml", "gpu_vms.yml", "prove.yml"} <= set(told(FIRST_SITE))
