@@ -65,6 +65,7 @@ def node_row(name: str, variables: Mapping[str, Any], pin: str = "") -> dict[str
         kind: _checked(name, f"node_boot_image.{kind}", value, text),
         "kernel_arguments": texts(name, "node_boot_kernel_arguments", variables),
         "servers": texts(name, "node_boot_server_urls", variables, minimum_count=1),
+        "caches": texts(name, "node_boot_cache_urls", variables),
         "report": _report(name, variables.get("node_boot_report_url") or ""),
         "nics": _nics(name, variables.get("node_boot_nics") or []),
         "secure_boot": _flag(name, "node_boot_secure_boot", variables),

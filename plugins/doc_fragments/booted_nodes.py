@@ -55,6 +55,13 @@ options:
         type: list
         elements: str
         required: true
+      caches:
+        description:
+          - The URLs from which its first stage fetches layers before it asks O(nodes[].servers), such as a cache of its rack. They
+            need nothing but C(blobs/). One that fails or sends other bytes is asked for nothing more in that boot.
+        type: list
+        elements: str
+        default: []
       report:
         description: The URL for its reports of refusals and boots, C(http://ADDRESS/report); empty for none.
         type: str

@@ -35,9 +35,10 @@ VERIFIED = "the firmware has verified what it started"
 MEASURED = "the node's TPM has measured this image and nothing else"
 SEQUENCE = "the node boots only what the site has signed for it"
 NO_STATEMENT = "the image's first stage knows no statement; build the image again with this version"
+NO_CACHES = "the image's first stage knows no caches; build the image again with this version"
 # Warnings of the first stage that say nothing about what was booted, or that have claims of their own.
 HARMLESS = re.compile(
-    r"a clock is wrong: |the TPM does not |this kernel has no (NUMA policy|dm-verity)|layers \(\d+ MiB\) and writable"
+    r"a clock is wrong: |passed over: |the TPM does not |this kernel has no (NUMA policy|dm-verity)|layers \(\d+ MiB\) and writable"
 )
 
 
@@ -59,6 +60,7 @@ class NodePlan:
     secure_boot: bool = False
     prediction: Prediction | None = None
     files: str = ""
+    caches: tuple[str, ...] = ()
 
     @classmethod
     def of_options(cls, name: str, options: Mapping[str, Any]) -> NodePlan:
@@ -67,7 +69,8 @@ class NodePlan:
         nics = tuple(stated_nics(mac, options["nics"], f"node {name}"))
         given = (options["report"], nics, options["sequence"], options["booted"], options["secure_boot"])
         prediction = measured.load(options["prediction"], options["digest"]) if options["prediction"] else None
-        return cls(mac, tuple(options["servers"]), *given, prediction, node_files.digest_of(options["files"]))
+        files = node_files.digest_of(options["files"])
+        return cls(mac, tuple(options["servers"]), *given, prediction, files, tuple(options["caches"]))
 
 
 def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
@@ -184,15 +187,20 @@ def _settings(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
     ]
     sequence = report.get("statement") or 0
     later = 0 < sequence < plan.sequence and not plan.booted
-    made = []
+    caches, made = report.get("caches"), []
+    by_caches = "the node's caches are the inventory's"
+    if caches is None and plan.caches:
+        made.append(not_applicable(BOOT, by_caches, sorted(plan.caches), PATH, NO_CACHES))
+    else:
+        rows.append((by_caches, sorted(plan.caches), sorted(caches or [])))
     for claim, wanted, seen in rows:
         if later and seen is not None and seen != wanted:
             reason = f"it booted by statement {sequence}, now there is {plan.sequence}; it takes effect when it boots"
             made.append(not_applicable(BOOT, claim, wanted, PATH, reason, seen))
         else:
             made.append(compare(BOOT, claim, wanted, seen, PATH))
-    server, stated = report.get("server"), servers or []
-    last = "the last layer came from one of these servers"
+    server, stated = report.get("server"), [*(servers or []), *(caches or [])]
+    last = "the last layer came from one of these servers or caches"
     made.append(Claim(BOOT, last, stated, server, server is not None and server in stated, PATH))
     return made
 

@@ -47,9 +47,10 @@ class BootReport:
     made; ``warnings`` are sentences.
 
     ``statement`` is the sequence of the statement that named the image, 0 if the first stage knows none. From it are
-    ``node``, ``servers``, ``report_url`` and ``nics`` (lines as in ``boot_script.nic_lines``); ``mac`` is the address
-    that booted. ``rollback`` is what protects against older statements, "TPM" or "expiry"; ``clock`` is a sentence
-    about a wrong clock, or empty. ``files`` is the digest of the node's own files that it wrote, empty for none.
+    ``node``, ``servers``, ``caches`` (None if the first stage knows none), ``report_url`` and ``nics`` (lines as in
+    ``boot_script.nic_lines``); ``mac`` is the address that booted. ``rollback`` is what protects against older
+    statements, "TPM" or "expiry"; ``clock`` is a sentence about a wrong clock, or empty. ``files`` is the digest of the
+    node's own files that it wrote, empty for none.
     """
 
     node: str
@@ -69,6 +70,7 @@ class BootReport:
     clock: str = ""
     report_url: str = ""
     servers: tuple[str, ...] = ()
+    caches: tuple[str, ...] | None = None
     nics: tuple[str, ...] = ()
     files: str = ""
 

@@ -203,7 +203,8 @@ def _rows(request: StatementRequest, images: Mapping[str, str]) -> dict[str, Sta
             nics = tuple(stated_nics(mac, node.get("nics") or (), subject))
             servers, report = tuple(node["servers"]), node.get("report") or ""
             files = node_files.digest_of(request.files.get(node["name"], ""))
-            rows[mac] = StatedNode(node["name"], image, servers, nics, channel, report, files=files)
+            caches = tuple(node.get("caches") or ())
+            rows[mac] = StatedNode(node["name"], image, servers, nics, channel, report, files=files, caches=caches)
     return rows
 
 

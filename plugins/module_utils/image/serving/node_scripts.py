@@ -23,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node, listed
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import (
     checked_mac,
+    checked_server,
     node_script,
     target_path,
 )
@@ -57,6 +58,7 @@ OPTIONS: dict[str, Any] = {
             "digest": {"type": "str"},
             "kernel_arguments": _TEXTS,
             "servers": {"type": "list", "elements": "str", "required": True},
+            "caches": _TEXTS,
             "report": {"type": "str", "default": ""},
             "nics": {"type": "list", "elements": "dict", "default": [], "options": _NIC},
             "secure_boot": {"type": "bool", "default": False},
@@ -85,7 +87,7 @@ class ScriptChange:
 def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return MAC address, in the form of the file's name -> script.
 
-    A node has name, mac, servers, channel or digest, kernel_arguments, report, nics and secure_boot. Raises ImageError.
+    A node has name, mac, servers, caches, channel or digest, kernel_arguments, report, nics and secure_boot. Raises ImageError.
     """
     scripts: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -102,6 +104,8 @@ def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             raise ImageError("is listed twice", "give each node its own name", subject=subject)
         names[mac] = name
         used.add(name)
+        for url in node.get("caches") or ():
+            checked_server(url, subject)
         target = target_path(node.get("channel"), node.get("digest"), subject)
         arguments, report = node.get("kernel_arguments") or [], node.get("report") or ""
         if arguments and node.get("secure_boot"):

@@ -43,7 +43,7 @@ UNREADABLE = re.compile(r'["\\]')
 
 @dataclass(frozen=True)
 class StatedNode:
-    """A node's lines: its image's digest, the URLs of its servers and for its reports, and its NICs.
+    """A node's lines: its image's digest, the URLs of its servers, caches and for its reports, and its NICs.
 
     ``nics`` are lines "NIC ADDRESS [GATEWAY]"; ``channel`` is the one that it follows, empty for a pin. Until the time
     ``until`` a kernel of the image ``previous`` may boot that image: the node had fetched it, or its script is replaced
@@ -60,6 +60,7 @@ class StatedNode:
     previous: str = ""
     until: str = ""
     files: str = ""
+    caches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def load(data: bytes, subject: str) -> Statement:
     except (ValueError, RecursionError) as error:
         raise ImageError(f"not a statement: {error}", AGAIN, subject=subject) from error
     for mac, node in statement.nodes.items():
-        texts = (mac, node.name, node.channel, node.report, node.until, *node.servers, *node.nics)
+        texts = (mac, node.name, node.channel, node.report, node.until, *node.servers, *node.caches, *node.nics)
         digests = [node.image, *filter(None, [node.previous, node.files])]
         if not all(map(DIGEST.fullmatch, digests)) or any(map(UNREADABLE.search, texts)):
             raise ImageError(f"its lines of {mac} cannot be read by a first stage", AGAIN, subject=subject)

@@ -18,6 +18,7 @@ def test_each_node_has_the_values_of_its_own_variables():
         "bm02": {
             **NODE,
             "node_boot_server_urls": ["http://10.9.1.1"],
+            "node_boot_cache_urls": ["http://10.9.1.2"],
             "node_boot_report_url": "http://10.9.1.1/report",
             "node_boot_secure_boot": True,
         },
@@ -36,6 +37,7 @@ def test_each_node_has_the_values_of_its_own_variables():
             "digest": "a" * 64,
             "kernel_arguments": ["debug"],
             "servers": ["http://10.9.0.1"],
+            "caches": [],
             "report": "",
             "nics": [{"name": "ens1", "address": "10.1.0.1/24"}],
             "secure_boot": False,
@@ -46,6 +48,7 @@ def test_each_node_has_the_values_of_its_own_variables():
             "channel": "stable",
             "kernel_arguments": [],
             "servers": ["http://10.9.1.1"],
+            "caches": ["http://10.9.1.2"],
             "report": "http://10.9.1.1/report",
             "nics": [],
             "secure_boot": True,

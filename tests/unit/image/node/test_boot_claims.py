@@ -34,7 +34,8 @@ SERVERS = ("http://10.9.0.1", "http://10.9.0.2")
 REPORTS = "http://10.9.0.1/report"
 NICS = (f"{MAC} dhcp", "ens1 10.1.0.5/24")
 FILES = "5" * 64
-PLAN = NodePlan(MAC, SERVERS, REPORTS, NICS, 7, files=FILES)
+CACHE = "http://10.9.1.2"
+PLAN = NodePlan(MAC, SERVERS, REPORTS, NICS, 7, files=FILES, caches=(CACHE,))
 WORDS = boot_words(IMAGE.digest, ",".join(SERVERS), "bm01", REPORTS, MAC.replace(":", "-"))
 LINE = ["initrd=first-stage", *IMAGE.manifest.kernel_arguments, "own=1", "sailloft.nics=1", *WORDS]
 REPORT = {
@@ -59,6 +60,7 @@ REPORT = {
     "clock": "",
     "report_url": REPORTS,
     "servers": [*SERVERS[::-1]],
+    "caches": [CACHE],
     "nics": [*NICS],
     "files": FILES,
 }
@@ -211,6 +213,20 @@ def test_settings_that_changed_since_the_boot_are_named_and_fail_no_node():
     assert len(failed(state(), replace(plan, sequence=7))) == 4
 
 
+def test_an_image_whose_first_stage_knows_no_caches_is_named_and_fails_no_node():
+    report = {key: value for key, value in REPORT.items() if key != "caches"}
+    found = proof(state(report))
+    assert found.holds
+    assert [claim.holds for claim in found.claims if "caches are" in claim.claim] == [None]
+
+
+def test_a_cache_that_lied_is_named_and_fails_no_node():
+    lied = f"passed over: {CACHE} sent a wrong blobs/1: sha256 wanted 1, seen 2"
+    found = proof(state({**REPORT, "warnings": [lied]}))
+    assert found.holds
+    assert [claim.holds for claim in found.claims if lied in claim.reason] == [None]
+
+
 def test_an_image_of_an_earlier_version_is_compared_without_a_statement():
     image = replace(IMAGE.manifest, first_stage=replace(IMAGE.manifest.first_stage, knows=()))
     digest = manifests.digest(manifests.dump(image))
@@ -302,6 +318,7 @@ LINKS = {
     "the statement is an old one": ({"statement": 6}, LINE, {}),
     "there was no statement": ({"statement": 0}, LINE, {}),
     "the statement has other servers": ({"servers": [ROGUE], "server": ROGUE}, LINE, {}),
+    "the statement has other caches": ({"caches": [ROGUE]}, LINE, {}),
     "the statement has other NICs": ({"nics": [*NICS[:1], "ens1 10.66.0.5/24"]}, LINE, {}),
     "the statement has another URL for reports": ({"report_url": ROGUE}, LINE, {}),
     "the report to the site has another host key": ({}, LINE, {"host_key": "ssh-ed25519 BBBB"}),

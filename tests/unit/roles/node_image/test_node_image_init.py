@@ -210,7 +210,7 @@ def test_the_report_of_the_first_stage_is_read_back(tmp_path):
         sequence=7 rollback=TPM servers='http://a
 http://b' nics='52:54:00:aa:bb:01 dhcp
 ens1 10.1.0.5/24'
-        image_name=i writable_mib=2 layer_server=http://a
+        stated_caches=http://c image_name=i writable_mib=2 layer_server=http://a
         layers_json='{"name": "base", "sha256": "%s", "root_sha256": "%s", "verity": false}'
         warn 'output "so"' >$folder/out; warn 'a \\ b' >$folder/out
         write_report
@@ -222,6 +222,7 @@ ens1 10.1.0.5/24'
     assert [phase.name for phase in report.phases] == ["one", "two"]
     assert (report.writable_bytes, report.layers[0].verity) == (2 << 20, False)
     assert (report.statement, report.rollback, report.servers) == (7, "TPM", ("http://a", "http://b"))
+    assert report.caches == ("http://c",)
     assert report.nics == ("52:54:00:aa:bb:01 dhcp", "ens1 10.1.0.5/24")
     assert json.loads(output)["kernel"] == report.kernel
 

@@ -185,6 +185,56 @@ def test_wrong_bytes_from_two_servers_name_both_and_are_discarded(tmp_path, serv
     assert [offset for _path, offset in first.asked] == [0, 0]
 
 
+def test_a_cache_is_asked_before_the_servers_and_stays_no_server(tmp_path, serve):
+    cache, server = Behaviour("good"), Behaviour("good")
+    urls = [serve(cache), serve(server)]
+    output = fetched(tmp_path, urls[1:], f"caches='{urls[0]}'", "")
+    assert output == f"good from {urls[0]}\n"
+    assert (len(cache.asked), server.asked) == (1, [])
+
+
+def test_only_blobs_are_fetched_from_a_cache(tmp_path, serve):
+    cache, server = Behaviour("good"), Behaviour("good")
+    urls = [serve(cache), serve(server)]
+    script = f"fetch images/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}; echo good from $server"
+    assert shell(tmp_path, f"caches={urls[0]} servers={urls[1]}; {script}") == f"good from {urls[1]}\n"
+    assert cache.asked == []
+
+
+@pytest.mark.parametrize("turn", ["wrong", "missing", "cut", "silent", "steady", "endless", "down"])
+def test_a_cache_that_lies_or_fails_is_asked_once_in_a_boot(tmp_path, serve, turn):
+    """The file and all later ones then come from the server, and only a lie is a warning of the boot."""
+    cache, server = Behaviour(turn), Behaviour("good")
+    urls = ["http://127.0.0.1:9" if turn == "down" else serve(cache), serve(server)]
+    script = f"""
+        caches='{urls[0]}' servers='{urls[1]}' window_s=2 patience_s=1
+        for number in 1 2; do
+            fetch blobs/$number {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+            echo "good from $server"
+        done
+        echo "servers $servers, caches $caches."
+        echo "WARNED $warnings"
+    """
+    output = shell(tmp_path, script)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert output.count(f"good from {urls[1]}\n") == 2
+    assert f"servers {urls[1]}, caches .\n" in output
+    assert urls[0] in output
+    assert len(cache.asked) == (turn != "down")
+    lied = f"WARNED passed over: {urls[0]} sent a wrong blobs/1: sha256 wanted {DIGEST}, seen "
+    assert (lied in output) == (turn == "wrong")
+    # What an interrupted transfer brought is not fetched again.
+    assert server.asked[0] == ("/blobs/1", 300_000) or turn != "cut"
+
+
+def test_another_cache_follows_one_that_lies(tmp_path, serve):
+    liar, cache, server = Behaviour("wrong"), Behaviour("good"), Behaviour("good")
+    urls = [serve(liar), serve(cache), serve(server)]
+    output = fetched(tmp_path, urls[2:], f"caches='{urls[0]} {urls[1]}'")
+    assert output.endswith(f"good from {urls[1]}\n")
+    assert server.asked == []
+
+
 def test_a_transfer_that_exceeds_the_size_of_its_file_is_refused(tmp_path, serve):
     urls = [serve(Behaviour("endless")), serve(Behaviour("good"))]
     output = fetched(tmp_path, urls)

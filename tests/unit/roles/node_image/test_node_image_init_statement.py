@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -69,6 +70,7 @@ def booted(site: Site, urls: list[str], before: str = "", arguments: str = "") -
         fetch_statement
         echo "BOOTS $node $image $(echo $servers) $sequence $rollback $report_url"
         echo "NICS $(echo $nics)"
+        echo "CACHES $(echo $caches)"
         echo "WARNED $(echo $warnings)"
     """
     return shell(site.folder, script, f"{BOOTIF} {arguments}")
@@ -86,10 +88,12 @@ def test_a_node_boots_what_the_statement_says_of_it(site, serve):
     behaviour = Behaviour(b"")
     url = serve(behaviour)
     nics = [{"name": "ens1", "address": "10.1.0.5/24"}]
-    behaviour.turns = [site.statement([url], 7, report="http://10.9.0.1/report", nics=nics)]
+    caches = ["http://10.9.1.2", "http://10.9.1.3:8080"]
+    behaviour.turns = [site.statement([url], 7, report="http://10.9.0.1/report", nics=nics, caches=caches)]
     output = booted(site, [url], "image= node=")
     assert f"BOOTS n1 {STATED} {url} 7 expiry http://10.9.0.1/report\n" in output
     assert f"NICS {MAC} dhcp ens1 10.1.0.5/24\n" in output
+    assert sorted(re.search("CACHES (.*)", output)[1].split()) == caches
     assert "REFUSED" not in output
     assert behaviour.asked == [("/nodes/statement", 0)]
 
