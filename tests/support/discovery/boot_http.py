@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,13 @@ NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
 
 
 @contextlib.contextmanager
-def serving(folder: Path, discovery: Mapping[str, Any] | None = None) -> Iterator[Callable[..., Any]]:
-    """Run nginx with a store in the directory; yield a function that sends a request, from an address of 127/8."""
+def serving(
+    folder: Path, discovery: Mapping[str, Any] | None = None, upstreams: Sequence[str] = ()
+) -> Iterator[Callable[..., Any]]:
+    """Run nginx with a store in the directory; yield a function that sends a request, from an address of 127/8.
+
+    With ``upstreams``, the URLs of boot servers, it is a cache, which has no use for the store.
+    """
     for name in ("blobs", "images/x", "channels", "nodes", "identity", "current"):
         (folder / "store" / name).mkdir(parents=True)
         (folder / "store" / name / "file").write_bytes(CONTENT)
@@ -37,7 +42,10 @@ def serving(folder: Path, discovery: Mapping[str, Any] | None = None) -> Iterato
     (folder / "tftp").mkdir()
     for name in ("ipxe.efi", ".hidden"):
         (folder / "tftp" / name).write_bytes(b"iPXE")
-    file.write_text(nginx_configuration(folder, folder / "store", port, folder / "tftp", discovery=discovery))
+    asked = [url.removeprefix("http://") for url in upstreams]
+    file.write_text(
+        nginx_configuration(folder, folder / "store", port, folder / "tftp", discovery=discovery, upstreams=asked)
+    )
     command = [NGINX, "-e", folder / "error.log", "-c", file]
     subprocess.run([*command, "-t", "-q"], check=True)
     process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)

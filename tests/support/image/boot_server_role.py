@@ -63,11 +63,19 @@ def nginx_configuration(
     tftp: Path = Path("/srv/tftp"),
     nodes: Sequence[Mapping[str, Any]] = (),
     discovery: Mapping[str, Any] | None = None,
+    upstreams: Sequence[str] = (),
 ) -> str:
-    """Render nginx's configuration for the current user, with all output files in ``folder``."""
+    """Render nginx's configuration for the current user, with all output files in ``folder``.
+
+    With ``upstreams``, the ADDRESS:PORT of boot servers, it is that of a cache.
+    """
     text = render(
         "nginx.conf.j2",
         __boot_server_plan=boot_plan.plan("10.9.0.1", "255.255.255.0", "", [], nodes),
+        __boot_server_upstreams=upstreams,
+        boot_server_cache_dir=folder / "cache",
+        boot_server_cache_gib=1,
+        boot_server_address="127.0.0.1",
         boot_server_http_port=port,
         boot_server_store_dir=store,
         boot_server_tftp_dir=tftp,
@@ -79,6 +87,6 @@ def nginx_configuration(
         ("/var/log/nginx", str(folder)),
         ("/run/sailloft-health-keeper", str(folder)),
     ):
-        assert ours in text
+        assert ours in text or upstreams
         text = text.replace(ours, tests)
     return text
