@@ -79,6 +79,12 @@ class DhcpNetwork:
             time.sleep(0.05)
         return log
 
+    def listening(self) -> list[str]:
+        """Return the addresses and ports at which the server's processes listen, as ss writes them."""
+        command = [*self._enter(self.server), "ss", "-Hlntu"]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        return [line.split()[4] for line in lines]
+
     def ask(self, clients: list[dict], transfers: int = 0, tries: int = 8) -> dict:
         """Have the clients request their addresses, and then a file by TFTP."""
         clients = [{"giaddr": None, "renews": None, **client} for client in clients]

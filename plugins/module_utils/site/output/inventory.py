@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from math import ceil
 from typing import Any
 
@@ -12,6 +13,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
 
 # The group whose hosts boot from the network (roles/node_boot).
 NODES = "nodes"
+# The group of servers that are only caches of the others (roles/boot_server, tasks_from: cache).
+CACHES = "boot_caches"
 
 
 def cable_label(cable: Cable) -> str:
@@ -136,14 +139,21 @@ class _Boot:
         if kind.serves:
             self._serve(device, variables)
         elif NODES in (kind.name, *kind.groups):
-            for server in self.servers:
-                number = device.rack.numbers.get(server.per)
-                if server.serves in device.addresses and number in self.urls[server.name]:
-                    urls = self.urls[server.name][number]
-                    variables["node_boot_server_urls"] = urls
-                    variables["node_boot_report_url"] = f"{urls[0]}/report"
-                    variables.update(self._nics(device))
-                    break
+            urls, caches = (self._nearest(device, device.addresses, caches) for caches in (False, True))
+            if urls:
+                variables["node_boot_server_urls"] = urls
+                variables["node_boot_report_url"] = f"{urls[0]}/report"
+                variables.update({"node_boot_cache_urls": caches} if caches else {})
+                variables.update(self._nics(device))
+
+    def _nearest(self, device: SiteDevice, networks: Container[str], caches: bool) -> list[str]:
+        """Return the URLs of the servers (or caches) of these networks in the smallest block around the device."""
+        for server in self.servers:
+            number = device.rack.numbers.get(server.per)
+            is_cache = CACHES in (server.name, *server.groups)
+            if is_cache == caches and server.serves in networks and number in self.urls[server.name]:
+                return self.urls[server.name][number]
+        return []
 
     def _nics(self, device: SiteDevice) -> dict[str, Any]:
         """Return node_boot_nics: the Ethernet ports that have an address each; the NIC that boots uses DHCP."""
@@ -159,6 +169,10 @@ class _Boot:
 
     def _serve(self, device: SiteDevice, variables: dict[str, Any]) -> None:
         kind = device.kind
+        if CACHES in (kind.name, *kind.groups):
+            variables["boot_server_address"] = _address(device)
+            variables["boot_server_servers"] = self._nearest(device, (kind.serves,), False)
+            return
         own_name = kind.addresses[0].network
         own_spec, spec = self.site.blueprint.networks[own_name], self.site.blueprint.networks[kind.serves]
         numbers = {**device.rack.numbers, **device.block.numbers}

@@ -42,7 +42,7 @@ def cache_of(folder: Path, *urls: str):
 
 
 def asked(folder: Path) -> int:
-    """Return how many requests for blobs a server has answered."""
+    """Return the number of requests for blobs that a server has answered."""
     return sum("GET /blobs/" in line for line in (folder / "access.log").read_text().splitlines())
 
 

@@ -219,6 +219,12 @@ def test_firmware_of_a_node_with_secure_boot_gets_its_own_signed_kernel(network,
             assert answer["file"] == (TFTP_START if stage == "ipxe" else FIRMWARES[stage][1])
 
 
+def test_dnsmasq_listens_on_the_interface_of_the_nodes_only(network):
+    network.dnsmasq(Site(1).configuration(), 1)
+    lines = [line for line in network.listening() if not line.startswith("[fe80::")]
+    assert sorted(lines) == ["0.0.0.0%boot0:67", "10.9.0.1:69"]
+
+
 def test_a_first_stage_of_a_signed_kernel_is_told_the_boot_servers():
     servers = [f"http://10.9.0.{number}" for number in range(1, 7)]
     text = dnsmasq_configuration([], boot_server_servers=servers)

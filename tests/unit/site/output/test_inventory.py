@@ -117,6 +117,24 @@ def test_nodes_boot_from_the_nearest_servers():
     assert "boot_server_subnets" not in hosts["boot1"]["vars"]
 
 
+def test_nodes_ask_the_nearest_cache_before_the_servers():
+    server = {"model": "spine", "serves": "management", "unit": 30}
+    site = sites.site(
+        devices__boot={**server, "rack": "network", "count": 2, "name": "boot{n}", "addresses": {"management": 221}},
+        devices__rack_cache={
+            **{**server, "per": "rack", "name": "cache{n}", "groups": ["boot_caches"]},
+            "addresses": {"management": 231},
+        },
+    )
+    hosts = inventory(site)["hosts"]
+    servers = ["http://10.0.0.221", "http://10.0.0.222"]
+    for node, cache in (("gpu01", "http://10.0.0.231"), ("gpu03", "http://10.0.0.232")):
+        assert hosts[node]["vars"]["node_boot_server_urls"] == servers
+        assert hosts[node]["vars"]["node_boot_cache_urls"] == [cache]
+    own = {name: value for name, value in hosts["cache2"]["vars"].items() if name.startswith("boot_server_")}
+    assert own == {"boot_server_address": "10.0.0.232", "boot_server_servers": servers}
+
+
 def test_a_boot_server_serves_the_networks_behind_relays():
     hosts = inventory(sites.example("blue_vela"))["hosts"]
     assert hosts["boot-2-1"]["vars"]["boot_server_address"] == "10.100.1.11"
