@@ -57,8 +57,9 @@ options:
         required: true
       caches:
         description:
-          - The URLs from which its first stage fetches layers before it asks O(nodes[].servers), such as a cache of its rack. They
-            need nothing but C(blobs/). One that fails or sends other bytes is asked for nothing more in that boot.
+          - The URLs from which its first stage fetches layers before it asks O(nodes[].servers), such as a cache of its
+            rack. They need nothing but C(blobs/). One that fails or sends other bytes is asked for nothing more in that
+            boot.
         type: list
         elements: str
         default: []

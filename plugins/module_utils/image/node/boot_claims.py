@@ -38,7 +38,8 @@ NO_STATEMENT = "the image's first stage knows no statement; build the image agai
 NO_CACHES = "the image's first stage knows no caches; build the image again with this version"
 # Warnings of the first stage that say nothing about what was booted, or that have claims of their own.
 HARMLESS = re.compile(
-    r"a clock is wrong: |passed over: |the TPM does not |this kernel has no (NUMA policy|dm-verity)|layers \(\d+ MiB\) and writable"
+    r"a clock is wrong: |passed over: |the TPM does not |"
+    r"this kernel has no (NUMA policy|dm-verity)|layers \(\d+ MiB\) and writable"
 )
 
 

@@ -87,7 +87,8 @@ class ScriptChange:
 def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return MAC address, in the form of the file's name -> script.
 
-    A node has name, mac, servers, caches, channel or digest, kernel_arguments, report, nics and secure_boot. Raises ImageError.
+    A node has name, mac, servers, caches, channel or digest, kernel_arguments, report, nics and secure_boot. Raises
+    ImageError.
     """
     scripts: dict[str, str] = {}
     names: dict[str, str] = {}

@@ -122,7 +122,10 @@ def test_nodes_ask_the_nearest_cache_before_the_servers():
     site = sites.site(
         devices__boot={**server, "rack": "network", "count": 2, "name": "boot{n}", "addresses": {"management": 221}},
         devices__rack_cache={
-            **{**server, "per": "rack", "name": "cache{n}", "groups": ["boot_caches"]},
+            **server,
+            "per": "rack",
+            "name": "cache{n}",
+            "groups": ["boot_caches"],
             "addresses": {"management": 231},
         },
     )
