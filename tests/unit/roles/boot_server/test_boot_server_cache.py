@@ -80,7 +80,7 @@ def test_a_cache_answers_without_its_boot_servers(tmp_path):
 
 
 def test_a_cache_has_nothing_but_blobs(tmp_path):
-    """What is signed, or changes, comes from boot servers only, so it cannot be old."""
+    """Files that are signed, or change, come from boot servers only, so they cannot be old."""
     with boot_server(tmp_path / "boot") as server, cache_of(tmp_path / "rack", server.url) as cache:
         for path in ("/nodes/file", "/channels/file", "/images/x/file", "/identity/file", "/boot/ipxe.efi", "/report"):
             assert server(path).status in (200, 204), path
