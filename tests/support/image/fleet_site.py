@@ -21,13 +21,14 @@ from sockets import free_port
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import issue
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, node_files, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 ROOT = Path(__file__).parents[3]
-OLD = Sample("gpu-node", base=b"base", gpu=b"driver 1")
-NEW = Sample("gpu-node", base=b"base", gpu=b"driver 2")
+KNOWS = (statement.FORMAT, node_files.FORMAT)
+OLD = Sample("gpu-node", knows=KNOWS, base=b"base", gpu=b"driver 1")
+NEW = Sample("gpu-node", knows=KNOWS, base=b"base", gpu=b"driver 2")
 URLS = ["http://127.0.0.1"]
 
 needs_root = pytest.mark.skipif(

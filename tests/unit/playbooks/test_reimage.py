@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fleet_machines import boot, mac
 from fleet_site import NEW, OLD, URLS, needs_root
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, node_files, statement
 
 pytestmark = [needs_root, pytest.mark.fleet]
 
@@ -53,6 +55,25 @@ def test_one_node_is_reimaged_and_no_other_is_changed(fleet):
     ours = mac("bm02").replace(":", "-")
     assert "set servers http://127.0.0.2\n" in after.pop(ours)
     assert after == {name: text for name, text in before.items() if name != ours}
+
+
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_a_node_gets_its_own_files_when_it_boots_and_its_proof_has_them(fleet):
+    second = fleet.add_server("boot02")
+    given = {"node_boot_files": {"/etc/hosts": {"content": "10.9.0.1 {{ inventory_hostname }}\n"}}}
+    status, output = fleet.play("node_scripts.yml", "-l", "bm02", "--check", "--diff", **given)
+    assert status == 0, output
+    assert "+10.9.0.1 bm02" in output
+    assert "bm02: /etc/hosts" in output
+    assert node_files.present(fleet.store) == []
+    status, output = fleet.play("reimage.yml", "-l", "bm02", **given)
+    assert status == 0, output
+    digest = stated(fleet.store).nodes[mac("bm02")].files
+    assert node_files.read(second, digest).startswith("0644 root root /etc/hosts ")
+    assert [node_files.present(store) for store in (fleet.store, second)] == [[digest]] * 2
+    claims = json.loads((fleet.folder / "proofs" / "bm02.json").read_text())["claims"]
+    assert [claim["holds"] for claim in claims if claim["seen"] == digest] == [True]
+    assert stated(fleet.store).nodes[mac("bm01")].files == ""
 
 
 @pytest.mark.long

@@ -49,7 +49,6 @@ LAYERS = {
         "services": {"enabled": ["ssh", "a.timer"], "masked": ["apt-daily.timer"], "disabled": None},
         "roles": [{"name": "sailloft.fleet.gpu_host", "vars": {"gpu_host_iommu": "passthrough"}}],
         "kernel_arguments": ["iommu=pt", "memmap=4G$0x100000000"],
-        "drivers": ["nfp", "8139too"],
         "published_keys": ["/usr/share/x/test.key", "/opt/tests"],
         "network": True,
     },
@@ -84,7 +83,6 @@ def test_an_image_lists_its_layers_from_the_lowest():
     assert gpu.sources() == {"/etc/limits": "/srv/limits"}
     assert gpu.services.enabled == ("a.timer", "ssh.service")
     assert gpu.users[0].groups == ("adm", "sudo")
-    assert gpu.drivers == ("8139too", "nfp")
     assert gpu.published_keys == ("/opt/tests", "/usr/share/x/test.key")
     assert [layer.network for layer in images["gpu-node"].layers] == [False, True, False]
 
@@ -243,8 +241,6 @@ def image(setting, value):
                 "rdinit=/bin/sh",
             )
         ],
-        (at("gpu.drivers", ["../nfp"]), "layers.gpu", "drivers: element 0: '../nfp'"),
-        (at("gpu.drivers", ["nfp", "nfp"]), "layers.gpu", "drivers: "),
         (image("layer", "sites"), "images.plain", "layer: 'sites'"),
         (image("layer", None), "images.plain", "layer: None"),
         *[
