@@ -219,8 +219,10 @@ def test_firmware_of_a_node_with_secure_boot_gets_its_own_signed_kernel(network,
             assert answer["file"] == (TFTP_START if stage == "ipxe" else FIRMWARES[stage][1])
 
 
-def test_dnsmasq_listens_on_the_interface_of_the_nodes_only(network):
-    network.dnsmasq(Site(1).configuration(), 1)
+@pytest.mark.parametrize("distribution", ["", "interface=lo\nbind-interfaces\n"])
+def test_dnsmasq_listens_on_the_interface_of_the_nodes_only(network, distribution):
+    """The configuration of Enterprise Linux 9, which includes the role's, names the loopback interface."""
+    network.dnsmasq(distribution + Site(1).configuration(), 1)
     lines = [line for line in network.listening() if not line.startswith("[fe80::")]
     assert sorted(lines) == ["0.0.0.0%boot0:67", "10.9.0.1:69"]
 
