@@ -69,6 +69,7 @@ def report(**changes):
         "servers": ["http://10.9.0.1"],
         "nics": [f"{MAC} dhcp", "ens1 10.1.0.5/24"],
         "files": "",
+        "caches": [],
     }
     return {**whole, **changes}
 

@@ -321,6 +321,7 @@ REPORT_DATA = {
     "report_url": "",
     "servers": ["http://10.9.0.1"],
     "files": "",
+    "caches": [],
     "nics": ["52:54:00:aa:bb:01 dhcp"],
 }
 
