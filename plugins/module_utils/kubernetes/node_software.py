@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Software of the nodes: kubelet's settings, node-problem-detector with sailloft-health, NVIDIA's GPU operator. Pure.
+"""Settings of kubelet and of NVIDIA's GPU operator, and a node-problem-detector with sailloft-health. Pure.
 
 Sources: Kubernetes, "Control CPU Management Policies", "Control Topology Management Policies", "Utilizing the
 NUMA-aware Memory Manager", kubelet.config.k8s.io/v1beta1; kubernetes/node-problem-detector at 6632ca67
-(its page of custom plugin monitors, deployment); NVIDIA/gpu-operator at a22dbf67 (nvidia.com_clusterpolicies).
+(custom plugin monitor, deployment); NVIDIA/gpu-operator at a22dbf67 (nvidia.com_clusterpolicies).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import HARDWARE, Cluster, HardwareGroup
+from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import HARDWARE, Cluster, Hardware
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.request import KubernetesRequest
 
 # kubelet's own defaults, which a file with any of them must repeat.
@@ -33,7 +33,7 @@ DETECTOR_NAMESPACE = "kube-system"
 HEALTH = "/usr/bin/sailloft-health"
 
 
-def kubelet(request: KubernetesRequest, hardware: HardwareGroup) -> dict[str, Any]:
+def kubelet(request: KubernetesRequest, hardware: Hardware) -> dict[str, Any]:
     """Return the KubeletConfiguration of nodes with this hardware.
 
     ``restricted`` keeps the devices and CPUs of a pod on as few NUMA nodes as they fit on; ``single-numa-node`` would
