@@ -23,6 +23,8 @@ CONTROLLERS = (
         "hier_config",
         "jinja2",
         "jsonpatch",
+        "jsonschema",
+        "kubernetes_validate",
         "libvirt",
         "lxml",
         "pyVmomi",
