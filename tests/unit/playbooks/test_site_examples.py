@@ -26,6 +26,7 @@ FIRST_SITE = ROOT / "docs/tutorials/first-site.md"
 
 # A switch's image defines the size of its pools; fabric_config.yml uses the ASICs of the inventory.
 POOLS = ("-e", json.dumps({"roce_asics": ASICS, "roce_switch_asic": "as_imaged"}))
+NODES_OF_VELA = ("-e", json.dumps({"kubernetes_cluster": {"groups": ["gpu_hosts"]}}))
 # Playbooks for other targets than hosts of these sites, and the tests that run them.
 ELSEWHERE = {
     "accept_nodes.yml": "discovery/test_accept_nodes.py",
@@ -55,6 +56,7 @@ RUNS = [
         "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
     ),
     pytest.param("blue_vela", "kubernetes.yml", (), set()),
+    pytest.param("vela", "kubernetes.yml", NODES_OF_VELA, set(), marks=LONG),
     pytest.param("blue_vela", "ib_fabric.yml", (), set(), marks=LONG),
     *(
         pytest.param(name, "fleet.yml", (), {"Check that nothing differs and all is known"}, marks=LONG)
@@ -89,6 +91,7 @@ CHANGED = {
     "ib_fabric.yml": {"node"},
     "cabling.yml": {"localhost"},
     "fleet.yml": {"localhost"},
+    "kubernetes.yml": {"localhost"},
     "ib_health.yml": {"node"},
     "vela accept.yml": {"train"},
     "blue_vela accept.yml": {"node"},
