@@ -40,6 +40,7 @@ def row(sample: Sample, **changes) -> dict:
         "layers": [layer.name for layer in sample.manifest.layers],
         "kernel": "6.1.0-31-cloud-amd64",
         "size_bytes": sum(len(data) for data in sample.contents.values()),
+        "knows": list(sample.manifest.first_stage.knows),
         "signed_kernel": False,
         "problem": None,
         "kept_for": [],
@@ -49,7 +50,7 @@ def row(sample: Sample, **changes) -> dict:
 
 def unread(sample: Sample, problem: str) -> dict:
     """Return the row of an image whose manifest cannot be read."""
-    return row(sample, name=None, layers=[], kernel=None, size_bytes=0, problem=problem)
+    return row(sample, name=None, layers=[], kernel=None, size_bytes=0, knows=[], problem=problem)
 
 
 def by_digest(*rows: dict) -> list[dict]:
