@@ -103,6 +103,7 @@ def boot(fleet: Path, node: str) -> None:
         "clock": "",
         "report_url": row.report,
         "servers": row.servers,
+        "caches": row.caches,
         "nics": row.nics,
         "files": row.files,
     }

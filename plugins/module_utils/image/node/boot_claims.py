@@ -190,7 +190,7 @@ def _settings(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
     later = 0 < sequence < plan.sequence and not plan.booted
     caches, made = report.get("caches"), []
     by_caches = "the node's caches are the inventory's"
-    if caches is None and plan.caches:
+    if report and caches is None:
         made.append(not_applicable(BOOT, by_caches, sorted(plan.caches), PATH, NO_CACHES))
     else:
         rows.append((by_caches, sorted(plan.caches), sorted(caches or []) if report else None))

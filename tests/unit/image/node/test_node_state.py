@@ -67,6 +67,7 @@ def report(**changes):
         "clock": "",
         "report_url": "",
         "servers": ["http://10.9.0.1"],
+        "caches": [],
         "nics": [f"{MAC} dhcp", "ens1 10.1.0.5/24"],
         "files": "",
         "caches": [],

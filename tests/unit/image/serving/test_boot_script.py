@@ -321,7 +321,7 @@ REPORT_DATA = {
     "report_url": "",
     "servers": ["http://10.9.0.1"],
     "files": "",
-    "caches": [],
+    "caches": ["http://10.9.1.2"],
     "nics": ["52:54:00:aa:bb:01 dhcp"],
 }
 
