@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service i
 pytestmark = pytest.mark.long
 NODES = ["gpu01", "gpu02", "gpu03"]
 SPARES = ["gpu01"]
-STEPS = 120
+STEPS = 40
 # The nodes are assumed to fail as often as this run is long, and not once in months.
 FAILS_EACH_S = 30
 # Of a run on a machine with other work; alone it takes 20 s, and a requeued one waits for 20 s more.
@@ -47,7 +47,7 @@ class Job:
         self.cluster = cluster
         # Slurm's own variables go along; the tests' Python has no PyTorch.
         submit = ["sbatch", "--parsable", f"--chdir={folder}", "--export=PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
-        options = [f"--steps={STEPS}", "--batch=2", f"--checkpoint-s={checkpoint_s}"]
+        options = [f"--steps={STEPS}", "--batch=8", f"--checkpoint-s={checkpoint_s}"]
         self.number = cluster.run(*submit, f"{folder}/first_job.sbatch", *options).strip()
         self.folder, self.output = folder / f"first-job-{self.number}", folder / f"first-job-{self.number}.out"
 
