@@ -27,7 +27,7 @@ NOTHING, SEVERAL = 2, 8
 
 @dataclass(frozen=True)
 class Signature:
-    """The signature of a device. ``kind``: that of blkid, such as xfs, linux_raid_member, LVM2_member or gpt."""
+    """The signature of a device. ``kind``: that of blkid, such as xfs or linux_raid_member, or why it is unknown."""
 
     kind: str
     label: str = ""
@@ -128,7 +128,16 @@ def _device(system: System, name: str, path: str, uses: tuple[str, ...], address
 
 
 def read_signature(path: str) -> Signature | None:
-    """Return the signature of a device, None for a blank one. Raises HostError."""
+    """Return the signature of a device, None for a blank one. A device that cannot be read is not blank.
+
+    Raises HostError.
+    """
+    try:
+        # blkid may end in the same way for a device that it cannot open as for a blank one.
+        with open(path, "rb") as device:
+            device.read(superblock.BYTES)
+    except OSError as error:
+        return Signature(f"unknown: {error.strerror}")
     try:
         probed = subprocess.run(
             ["blkid", "--probe", "--output", "export", path], capture_output=True, check=False, timeout=60
@@ -142,7 +151,7 @@ def read_signature(path: str) -> Signature | None:
         return Signature("several signatures")
     kind = fields.get("TYPE") or fields.get("PTTYPE")
     if probed.returncode or not kind:
-        raise HostError(f"{path} cannot be probed for signatures: blkid ended with {probed.returncode}", "look at it")
+        return Signature(f"unknown: blkid ended with {probed.returncode}")
     return Signature(kind, fields.get("LABEL", ""), fields.get("UUID", ""))
 
 

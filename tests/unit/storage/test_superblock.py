@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.storage.drives import read_superblock
+from ansible_collections.sailloft.fleet.plugins.module_utils.storage.drives import read_signature, read_superblock
 
 pytestmark = pytest.mark.skipif(not shutil.which("mkfs.xfs"), reason="needs mkfs.xfs")
 
@@ -32,3 +32,9 @@ def test_other_content_is_none(tmp_path):
     assert read_superblock(tmp_path / "disk") is None
     (tmp_path / "disk").write_bytes(bytes(512))
     assert read_superblock(tmp_path / "disk") is None
+
+
+def test_a_device_that_cannot_be_read_is_not_blank(tmp_path):
+    assert "unknown" in read_signature(str(tmp_path / "none")).kind
+    (tmp_path / "blank").write_bytes(bytes(1 << 20))
+    assert read_signature(str(tmp_path / "blank")) is None
