@@ -85,9 +85,11 @@ mount -t devtmpfs none /dev
 exec </dev/console >/dev/console 2>&1
 mount -t tmpfs none /run
 mkdir -p /run/systemd/system
+export PATH=/usr/sbin:/usr/bin
 modprobe -a nvme xfs raid0
 /usr/lib/systemd/systemd-udevd --daemon
-udevadm trigger --subsystem-match=block --settle
+udevadm trigger --subsystem-match=block
+udevadm settle --timeout=60
 python3 /inside.py {step}
 sync
 echo o >/proc/sysrq-trigger
