@@ -23,9 +23,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.storage import file
 from ansible_collections.sailloft.fleet.plugins.module_utils.storage.request import read_request
 
 LOCAL = [{"name": "cache", "numa_node": 1, "count": 3, "purpose": "cache"}]
+# Of one server, NFS 4.1 would use the transport of the first mount for all.
 NFS = [
     {"source": "10.1.0.1:/srv/near", "path": "/near", "rdma": True},
-    {"source": "127.0.0.1:/srv/far", "path": "/far", "cache": "cache"},
+    {"source": "127.0.0.1:/srv/far", "path": "/far", "cache": "cache", "options": ["vers=4.0"]},
 ]
 # The far server's link, and the data of an epoch.
 RATE, FILES, FILE_BYTES = "40mbit", 12, 4 << 20
