@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store i
     Store,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs
+
+# /sbin/init where /sbin is a directory, a link to /usr/sbin, and where that is a link to /usr/bin (Fedora 42).
+INIT = ("/sbin/init", "/usr/sbin/init", "/usr/bin/init")
 
 
 def publish(
@@ -77,7 +80,9 @@ def publish(
         progress(f"image {image.name}: unchanged, {digest[:12]}")
         return BuiltImage(image.name, digest, False, (), size_bytes)
     old, old_listings = stored_image(store, current)
-    lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
+    listings = {part.entry.name: _listing(part) for part in parts}
+    _require_init(image, listings)
+    lines = changes.text(changes.changes(old, new, old_listings, listings))
     if not has_program:
         lines = [*lines, f"{BOOT_PROGRAM}: signed for Secure Boot"]
     if not has_prediction:
@@ -118,7 +123,8 @@ def _manifest(image: Image, parts: list[Built], kernel: Kernel, stage: Path, bil
 
 def _bill(image: Image, chain: list[LayerRequest], parts: list[Built]) -> bytes:
     lowest, keys = image.layers[0], {request.layer.name: request.key for request in chain}
-    return sbom.sbom(image.name, lowest.distribution, lowest.suite, keys, packages_by_layer(parts), _epoch(chain))
+    packages, oci_digest = packages_by_layer(parts), lowest.oci.digest if lowest.oci else None
+    return sbom.sbom(image.name, lowest.distribution, lowest.suite, keys, packages, _epoch(chain), oci_digest)
 
 
 def _epoch(chain: list[LayerRequest]) -> int:
@@ -160,6 +166,18 @@ def stored_image(store: Store, digest: str | None) -> tuple[Manifest | None, dic
             return None, {}
         listings[layer.name] = json.loads(data)
     return old, listings
+
+
+def _require_init(image: Image, listings: Mapping[str, Any]) -> None:
+    """Raise ImageError for an image that no node can start: containers, and the images of them, often have no init."""
+    entries = [listings[layer.name].get(path) for layer in reversed(image.layers) for path in INIT]
+    highest = next((entry for entry in entries if entry), {"type": "whiteout"})
+    if highest["type"] == "whiteout":
+        raise ImageError(
+            f"none of its layers ({', '.join(listings)}) has /sbin/init, which a node starts",
+            "add systemd-sysv (Debian, Ubuntu) or systemd to the packages of a layer",
+            subject=f"image {image.name}",
+        )
 
 
 def _listing(part: Built) -> Any:

@@ -51,7 +51,8 @@ def site(tmp_path, monkeypatch):
     for entry, kernel in zip(sample.manifest.layers, (sample.manifest.kernel, None)):
         folder = tmp_path / "cache/layers" / requests[entry.name].key
         folder.mkdir(parents=True)
-        listing = json.dumps({f"/{entry.name}": {"type": "directory", "mode": "0755", "owner": 0, "group": 0}})
+        folders = (f"/{entry.name}", "/usr/sbin/init")
+        listing = json.dumps({name: {"type": "directory", "mode": "0755", "owner": 0, "group": 0} for name in folders})
         entry = replace(entry, key=requests[entry.name].key, listing_sha256=sha256(listing.encode()))
         record = {"entry": asdict(entry), "kernel": kernel and asdict(kernel), "packages": packages}
         (folder / "layer.json").write_text(json.dumps(record))
@@ -94,6 +95,19 @@ def test_check_mode_publishes_nothing(site):
     (found,) = build.build(images, replace(setting, check=True), lambda _line: None)
     assert found.changed
     assert "  + layer base: none -> 5 B" in found.diff
+    assert Store(str(setting.store)).current("node") is None
+
+
+def test_an_image_without_init_is_not_published(site):
+    images, setting, requests = site
+    for request in requests.values():
+        (setting.cache / "layers" / request.key / "listing.json").write_text(json.dumps({}))
+    with raises(ImageError, "node", "base", "top", "/sbin/init"):
+        build.build(images, setting, lambda _line: None)
+    removed = json.dumps({"/usr/sbin/init": {"type": "whiteout"}})
+    (setting.cache / "layers" / requests["top"].key / "listing.json").write_text(removed)
+    with raises(ImageError, "/sbin/init"):
+        build.build(images, setting, lambda _line: None)
     assert Store(str(setting.store)).current("node") is None
 
 
