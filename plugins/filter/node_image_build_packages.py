@@ -42,6 +42,9 @@ PACKAGES = ("bubblewrap", "cryptsetup-bin", "minisign", "passwd", "squashfs-tool
 # Those that sign for firmware, and verify the archive of the other tools.
 SIGNER_PACKAGES = ("debian-archive-keyring", "osslsigncode", "python3-minimal")
 
+# Those that copy and unpack container images.
+OCI_PACKAGES = ("skopeo", "umoci")
+
 
 def node_image_build_packages(layers: Mapping[str, Any], secure_boot: bool = False) -> list[str]:
     """Return the packages. The module node_image refuses an unknown distribution and lists the known ones."""
@@ -50,7 +53,8 @@ def node_image_build_packages(layers: Mapping[str, Any], secure_boot: bool = Fal
     names = {str(layer.get("distribution")) for layer in layers.values() if isinstance(layer, Mapping)}
     families = [DISTRIBUTIONS[name] for name in names if name in DISTRIBUTIONS]
     signer = SIGNER_PACKAGES if secure_boot else ()
-    return sorted({*PACKAGES, *signer, *(package for family in families for package in family.BUILD_PACKAGES)})
+    oci = OCI_PACKAGES if any(isinstance(layer, Mapping) and layer.get("oci") for layer in layers.values()) else ()
+    return sorted({*PACKAGES, *signer, *oci, *(package for family in families for package in family.BUILD_PACKAGES)})
 
 
 class FilterModule:

@@ -86,6 +86,7 @@ options:
 requirements:
   - bubblewrap, mmdebstrap, squashfs-tools, cryptsetup-bin, minisign, zstd
   - dnf, rpm, busybox-static and dmsetup for images of RPM packages
+  - skopeo and umoci for layers that begin with a container image
   - osslsigncode with O(secure_boot)
   - cyclonedx-python-lib (Python)
 attributes:

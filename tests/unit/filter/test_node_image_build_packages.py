@@ -18,6 +18,11 @@ def test_each_family_adds_its_own_packages():
     assert node_image_build_packages({"base": {"distribution": "rocky"}, "top": upper}) == rocky
 
 
+def test_a_container_image_is_copied_and_unpacked_by_its_tools():
+    layer = {"distribution": "rocky", "oci": {"archive": "/srv/i.tar"}}
+    assert {"skopeo", "umoci"} <= set(node_image_build_packages({"base": layer}))
+
+
 def test_an_invalid_layer_needs_no_package():
     assert node_image_build_packages({"base": {"distribution": "suse"}, "odd": None}) == ALL
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import first_stages, layers
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.cache import locked, remove, sweep
@@ -25,6 +26,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.namespace import isolated
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.room import require_namespaces
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.oci import download
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.oci.layout import Layout
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.kernel import Programs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.uki.tools import Tools, unpacked
 
@@ -52,6 +55,8 @@ def build(
     tools.require(*TOOLS)
     for image in images.values():
         tools.require(*family_of(image.layers[0].distribution).TOOLS)
+        if image.layers[0].oci:
+            tools.require(*download.TOOLS)
     # ansible-playbook, which applies roles, is in the directory of the Python that runs this.
     os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{tools.search_path()}"
     require_namespaces()
@@ -77,7 +82,7 @@ def _build_all(
 ) -> list[BuiltImage]:
     fetch = Fetcher(setting.open_url)
     programs = _programs(images, setting, fetch, work, progress)
-    requests = layer_requests(images, fetch)
+    requests = layer_requests(images, fetch, _base_images(images, setting.cache, work, progress))
     chains = {name: [requests[layer.name] for layer in image.layers] for name, image in images.items()}
     missing = [request for request in requests.values() if not layers.find(setting.cache, request.key)]
     stageless = {name for name, chain in chains.items() if not first_stages.has_stage(setting, public_key, chain)}
@@ -147,8 +152,30 @@ def _programs(
     return Programs(secure_boot, unpack(), setting.cache, work)
 
 
-def layer_requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, LayerRequest]:
-    """Return layer name -> requested layer, in an order in which a layer comes after those below it."""
+def _base_images(
+    images: Mapping[str, Image], cache: Path, work: Path, progress: Callable[[str], object]
+) -> dict[str, Layout]:
+    """Return layer name -> the container image with which it begins; those that the cache lacks are downloaded."""
+    bases = {image.layers[0].name: image.layers[0] for image in images.values() if image.layers[0].oci}
+
+    def fetch() -> None:
+        for name, layer in bases.items():
+            place = work / f"download-{name}"
+            place.mkdir()
+            download.fetch(layer, cache, place, tools.Run(layer.subject, progress))
+
+    if bases:
+        isolated(fetch)
+    return {name: download.cached(layer, cache) for name, layer in bases.items()}
+
+
+def layer_requests(
+    images: Mapping[str, Image], fetch: Fetcher, base_images: Mapping[str, Layout] = MappingProxyType({})
+) -> dict[str, LayerRequest]:
+    """Return layer name -> requested layer, in an order in which a layer comes after those below it.
+
+    ``base_images``: layer name -> the container image with which it begins.
+    """
     requests: dict[str, LayerRequest] = {}
     for image in images.values():
         parent = None
@@ -158,7 +185,10 @@ def layer_requests(images: Mapping[str, Image], fetch: Fetcher) -> dict[str, Lay
                 digests = family.release_digests(layer, fetch)
                 content = layers.content_digests(layer)
                 key = layer_key(layer, parent.key if parent else None, digests, content)
-                epoch = family.source_date_epoch(layer, fetch)
-                requests[layer.name] = LayerRequest(layer, key, digests, layer_inputs(layer, content), epoch)
+                base_image = base_images.get(layer.name)
+                times = [parent.epoch if parent else 0, base_image.created_s if base_image else 0]
+                epoch = max(family.source_date_epoch(layer, fetch), *times)
+                inputs = layer_inputs(layer, content)
+                requests[layer.name] = LayerRequest(layer, key, digests, inputs, epoch, base_image)
             parent = requests[layer.name]
     return requests

@@ -48,7 +48,7 @@ def remove(folder: Path) -> None:
 def sweep(cache: Path) -> None:
     """Remove the cache entries that no build has used for UNUSED_S seconds."""
     oldest = time.time() - UNUSED_S
-    for pattern in ("layers/*", "apt/*", "dnf/*", "first-stages/*", "logs/*", "boot-tools/*", "ukis/*"):
+    for pattern in ("layers/*", "apt/*", "dnf/*", "first-stages/*", "logs/*", "boot-tools/*", "ukis/*", "oci/*"):
         for path in cache.glob(pattern):
             if path.stat().st_mtime < oldest:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -84,4 +84,6 @@ def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, 
         "kernel_arguments": list(layer.kernel_arguments),
         "published_keys": list(layer.published_keys),
         "network": layer.network,
+        # Not its name: the same image from another registry, or from a file, gives the same layer.
+        **({"oci": layer.oci.digest} if layer.oci else {}),
     }

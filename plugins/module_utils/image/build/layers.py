@@ -37,6 +37,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import listing
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.oci.layout import Layout
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.oci.unpack import unpack
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden, private_keys
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer
 
@@ -64,6 +66,7 @@ class LayerRequest:
     digests: Mapping[str, str]
     inputs: Mapping[str, Any]
     epoch: int
+    base_image: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,10 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_lay
         squashfs.mount_overlay(lower, work / "upper", root, work / "overlay", run)
         tree = work / "upper"
     else:
-        root.mkdir(mode=0o755)
+        if request.base_image:
+            unpack(request.base_image, root, work, layer, run)
+        else:
+            root.mkdir(mode=0o755)
         tree = root
     lent = {**lend_kernel(root, lower_layers), **lend_dkms_setting(root)}
     if layer.packages:

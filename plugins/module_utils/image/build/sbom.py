@@ -17,11 +17,18 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://github.com/sailloft/sailloft
 
 
 def sbom(
-    name: str, distribution: str, suite: str, layers: dict[str, str], packages: tuple[ImagePackage, ...], epoch: int
+    name: str,
+    distribution: str,
+    suite: str,
+    layers: dict[str, str],
+    packages: tuple[ImagePackage, ...],
+    epoch: int,
+    oci_digest: str | None = None,
 ) -> bytes:
     """Return CycloneDX 1.6 JSON: the same image gives the same bytes.
 
-    ``layers``: name -> key; ``epoch`` (s since 1970) is its time stamp. Raises ImageError if the library is missing.
+    ``layers``: name -> key; ``epoch`` (s since 1970) is its time stamp; ``oci_digest`` is that of the container image
+    with which the lowest layer begins. Raises ImageError if the library is missing.
     """
     try:
         from cyclonedx.model import Property
@@ -60,5 +67,10 @@ def sbom(
 
     for package in packages:
         bom.components.add(component(package))
+    if oci_digest:
+        reference = f"oci:{oci_digest}"
+        bom.components.add(
+            Component(name="container image", version=oci_digest, type=ComponentType.CONTAINER, bom_ref=reference)
+        )
     bom.register_dependency(bom.metadata.component, bom.components)
     return JsonV1Dot6(bom).output_as_string(indent=1).encode() + b"\n"

@@ -63,6 +63,25 @@ class Role:
 
 
 @dataclass(frozen=True)
+class OciImage:
+    """A container image, at ``image`` of a registry or in ``archive``, a file of the build host; the other is None.
+
+    ``digest`` ("sha256:...") is that of its manifest, or of a list of manifests. ``auth_file`` has the credentials.
+    """
+
+    digest: str
+    image: str | None = None
+    archive: str | None = None
+    auth_file: str | None = None
+    verify_tls: bool = True
+
+    @property
+    def reference(self) -> str:
+        """The image, as errors name it."""
+        return f"{self.image or self.archive}@{self.digest}"
+
+
+@dataclass(frozen=True)
 class Layer:
     """One layer: the changes on top of ``parent``.
 
@@ -85,6 +104,7 @@ class Layer:
     drivers: tuple[str, ...] = ()  # kernel modules of the first stage beside its usual ones, sorted
     published_keys: tuple[str, ...] = ()  # paths of private keys that are no secret
     network: bool = False  # whether scripts of packages and roles have the build host's network
+    oci: OciImage | None = None  # the tree with which a layer without parent begins
 
     @property
     def subject(self) -> str:

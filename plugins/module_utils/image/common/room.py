@@ -30,6 +30,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
 # capabilities (SETFCAP), become other users (SETUID, SETGID), end their daemons (KILL); dpkg and rpm enter the tree
 # (SYS_CHROOT).
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETFCAP", "SETGID", "SETUID", "SYS_CHROOT")
+# The first of these, and device nodes (MKNOD).
+UNPACKING = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP")
 # What programs of /usr read, and no secret: /etc/ssl/private, /etc/shadow and /etc/apt/auth.conf are not in a room.
 ETC = (
     *("alternatives", "apt/trusted.gpg.d", "ca-certificates", "crypto-policies", "group", "ld.so.cache"),
@@ -142,6 +144,23 @@ def entered(
         *(os.fspath(root), resolver, os.fspath(policy) if starts else "", _octal(program()), *options, "--"),
         # bubblewrap leaves the descriptor of its user namespace open.
         *("sh", "-c", 'exec "$@" 9<&-', "sh", *argv),
+    ]
+
+
+def unpacking(argv: list[str], archive: Path, place: Path) -> list[str]:
+    """Return a command that unpacks ``archive`` in ``place``, in a room without a tree, network and /proc.
+
+    Root must run it. The room's root may make device nodes, which archives have, as only the build host's can; it can
+    open none, since no mount here allows it.
+    """
+    return [
+        *("env", *(word for name in PROXIES for word in ("-u", name)), "bwrap"),
+        *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--unshare-net"),
+        *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+        *(word for name in UNPACKING for word in ("--cap-add", f"CAP_{name}")),
+        *_programs(False),
+        *("--tmpfs", "/tmp", *_lent("--ro-bind", [archive]), *_lent("--bind", [place])),
+        *("--", *argv),
     ]
 
 

@@ -100,6 +100,12 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
     """
     digests = {}
     releases = {}
+    if not layer.archives:
+        raise ImageError(
+            "has no archives, from which a node's first stage gets its programs",
+            "give it those of its distribution",
+            subject=layer.subject,
+        )
     for archive in layer.archives:
         for suite in archive.suites:
             release = _release(archive, suite, fetch)
@@ -160,7 +166,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
     Raises ImageError.
     """
     try:
-        if layer.parent is None:
+        if layer.parent is None and layer.oci is None:
             essential = ESSENTIAL.format(layer.suite, layer.architecture)
             apt.fetch(root, layer, run, digests, caches, [essential])
             _bootstrap(root, layer, run, caches, "essential")

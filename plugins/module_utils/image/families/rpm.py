@@ -256,7 +256,7 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
 
 
 def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
-    """Return the time of the newest list of the layer's archives, s since 1970. Raises as ``release_digests`` does."""
+    """Return the time of the newest list of the archives, s since 1970; 0 if there are none. Raises ImageError."""
     times = []
     for archive in layer.archives:
         # createrepo_c(8) writes the time of each list; old versions of the tool write a fraction.
@@ -266,7 +266,7 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
                 f"{_repomd(archive)} has no timestamp", "make the archive with createrepo_c", subject=layer.subject
             )
         times += [int(stamp) for stamp in stamps]
-    return max(times)
+    return max(times, default=0)
 
 
 def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:

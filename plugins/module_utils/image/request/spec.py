@@ -20,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kerne
     MOST_ARGUMENT_BYTES,
     read_kernel_arguments,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.oci import read_oci
 
 # A release, such as bookworm or 9: it becomes part of a URL.
 RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
@@ -107,6 +108,7 @@ def _one_of(layers: Mapping[str, Any]) -> str:
 
 def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
     lowest = ("distribution", "suite", "architecture")
+    oci = read_oci(settings)
     parts = (
         "archives",
         "packages",
@@ -119,9 +121,9 @@ def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
         "published_keys",
         "network",
     )
-    settings.only("parent", *lowest, *parts)
+    settings.only("parent", *lowest, "oci", *parts)
     if parent:
-        for setting in lowest:
+        for setting in (*lowest, "oci"):
             if setting in settings.data:
                 raise settings.refuse(
                     f"it sets {setting}, which a layer has from its parent {parent.name}", f"remove {setting}"
@@ -129,7 +131,7 @@ def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
         family = family_of(parent.distribution)
         base = parent
     else:
-        for setting in (*lowest, "archives", "packages"):
+        for setting in (*lowest, *(() if oci else ("archives", "packages"))):
             if not settings.data.get(setting):
                 raise settings.refuse(f"it has no parent and no {setting}", f"give it a parent, or {setting}")
         distribution = settings.value("distribution", values.among(*sorted(DISTRIBUTIONS)))
@@ -158,4 +160,5 @@ def _layer(name: str, settings: Settings, parent: Layer | None) -> Layer:
         drivers=tuple(sorted(settings.value("drivers", values.distinct(values.matching(DRIVER)), []))),
         published_keys=tuple(sorted(published)),
         network=settings.value("network", values.flag, False),
+        oci=oci,
     )

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from ansible.module_utils.urls import open_url
@@ -19,8 +20,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.fetch import Fetcher
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import BuildEnvironment
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Archive, Image, Layer, OciImage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.oci.layout import Layout
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
@@ -96,6 +98,22 @@ def test_check_mode_publishes_nothing(site):
     assert found.changed
     assert "  + layer base: none -> 5 B" in found.diff
     assert Store(str(setting.store)).current("node") is None
+
+
+def test_a_container_image_needs_its_tools(site, monkeypatch):
+    images, setting, _requests = site
+    monkeypatch.setattr(build.download, "TOOLS", ("nonesuch",))
+    base, top = images["node"].layers
+    base = replace(base, oci=OciImage(f"sha256:{'0' * 64}", archive="/srv/i.tar"))
+    with raises(ImageError, "nonesuch"):
+        build.build({"node": replace(images["node"], layers=(base, top))}, setting, lambda _line: None)
+
+
+def test_the_time_of_a_container_image_counts_for_all_layers_on_it(site):
+    images, _setting, requests = site
+    newer = requests["base"].epoch + 5
+    later = build.layer_requests(images, Fetcher(open_url), {"base": Layout(Path("/layout"), (), newer)})
+    assert [later[name].epoch for name in ("base", "top")] == [newer, newer]
 
 
 def test_an_image_without_init_is_not_published(site):

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 
 def test_entries_that_are_unused_for_a_long_time_are_removed_from_the_cache(tmp_path):
     long_ago = time.time() - cache.UNUSED_S - 60
-    names = ("layers/a", "logs/a.log", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-a")
+    names = ("layers/a", "logs/a.log", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-a", "oci/1f-amd64")
     for name in names:
         (tmp_path / name).mkdir(parents=True)
         os.utime(tmp_path / name, (long_ago, long_ago))

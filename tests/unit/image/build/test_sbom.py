@@ -37,6 +37,14 @@ def test_the_sbom_lists_every_package_and_its_layer():
     assert read["components"][1]["properties"] == [{"name": "sailloft:layer", "value": "site"}]
 
 
+def test_the_sbom_names_the_container_image_by_its_digest():
+    digest = f"sha256:{'3' * 64}"
+    read = json.loads(sbom("node", "debian", "bookworm", LAYERS, PACKAGES, 1_783_764_997, digest))
+    assert [(item["type"], item["version"]) for item in read["components"] if item["type"] != "library"] == [
+        ("container", digest)
+    ]
+
+
 def test_the_sbom_is_reproducible_and_its_serial_number_depends_on_the_image():
     assert bill() == bill(packages=tuple(reversed(PACKAGES)))
     assert json.loads(bill())["serialNumber"] != json.loads(bill(layers={**LAYERS, "site": "2" * 64}))["serialNumber"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from image_samples import refusal, refused
-from messages import Mentions
+from messages import Mentions, raises
 from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
@@ -88,6 +88,11 @@ def test_the_release_of_a_suite_is_fetched_from_its_directory(suite, folder, nam
 
 def layer_of(*archives):
     return Layer("base", None, "debian", "bookworm", "amd64", archives, ("bash",))
+
+
+def test_a_layer_on_a_container_image_needs_archives_for_the_first_stage():
+    with raises(ImageError, "base", "archives"):
+        debian.release_digests(layer_of(), lambda url: b"")
 
 
 def test_refusals_of_releases_have_a_remedy():
