@@ -15,6 +15,7 @@ import pytest
 from boot_images import follow
 from boot_network import MAC, NODE, NODE_ADDRESS, RAIL_MAC, HttpServer, Network, Node, stop
 from build_host import ROOT, DocumentedSite, images_of_page
+from oci_images import OciLayout, debian_tree, tar
 from patience import scaled_s
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
@@ -144,6 +145,24 @@ def test_the_image_of_the_page_is_reached_proven_and_runs_a_container(site: Docu
     booted.node.process.wait(scaled_s(120))
     assert "Kernel panic" in booted.node.console
     stop(booted.server.process)
+
+
+def test_an_image_on_a_container_image_is_reached_and_proven(site: DocumentedSite, network: Network, tmp_path: Path):
+    # As Debian's on Docker Hub: without kernel and init, with settings that are a container's.
+    layout = OciLayout(tmp_path / "layout")
+    settings = tar(
+        ("usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n"), ("etc/hostname", "container\n"), (".dockerenv", "")
+    )
+    image = layout.image(debian_tree(tmp_path / "tree.tar", ["apt"]), settings)
+    layers = images_of_page("how-to/container-images.md")["node_image_layers"]
+    layers["base"]["oci"] = {"archive": layout.archive(tmp_path / "image.tar"), "digest": image["digest"]}
+    users = images_of_page("how-to/node-images.md")["node_image_layers"]["site"]["users"]
+    layers["site"] = {"parent": "base", "users": users}
+    site.build({"node_image_layers": layers, "node_image_images": {"gpu-node": {"layer": "site"}}})
+    booted = Booted(site, network, 3072)
+    booted.know(booted.reported_key())
+    require_network(booted)
+    assert booted.proof_failures(WAIT_ONLINE) == []
 
 
 def test_networkmanager_takes_the_settings_of_the_first_stage(site: DocumentedSite, network: Network):
