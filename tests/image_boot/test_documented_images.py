@@ -109,7 +109,9 @@ class Booted:
         plan = NodePlan(MAC, (self.server.url,), f"{self.server.url}/report", nics, 1, booted=True)
         expected = ExpectedImage.of_text(digest, manifest, plan, "stable", ARGUMENTS, list(may_fail))
         return [
-            f"{claim.claim}: {claim.seen}" for claim in prove(NODE, expected, SeenNode(state)).claims if not claim.holds
+            f"{claim.claim}: {claim.seen}"
+            for claim in prove(NODE, expected, SeenNode(state)).claims
+            if claim.holds is False
         ]
 
 
