@@ -18,17 +18,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.consoles.tail import LOG_DIR
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import wave_limits
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.at_once import at_once
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_fleet
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import OPTIONS
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_fleet import (
     DRAIN,
@@ -47,7 +46,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import NoAnswerError, ReachedHost
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.firmware_calls import (
+    START_S,
+    ask_firmware,
+    bmc_of,
+    kinds_of,
+    place_of,
+)
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, NoAnswerError, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
 SPEC: dict[str, Any] = {
@@ -68,10 +74,10 @@ SPEC: dict[str, Any] = {
     "title": {"type": "str", "default": ""},
 }
 INFO, RESTART = "sailloft.fleet.node_image_info", "sailloft.fleet.node_boot_restart"
+CONSOLE = "sailloft.fleet.node_console_info"
+MASK = "********"
 # A command that drains a node waits for its jobs; a health check measures.
 COMMAND_S = 86400.0
-# What a BMC's host needs beside the requests: to start Python.
-START_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -137,10 +143,7 @@ class ActionModule(ActionBase):
         variables = task_vars or {}
         result = super().run(tmp, variables)
         _given, self._given = self.validate_argument_spec(SPEC)
-        hostvars = variables["hostvars"]
-        # Ansible gives an action no other way to its inventory and to the variables of another host.
-        self._inventory, self._manager = hostvars._inventory, hostvars._variable_manager
-        self._hosts: dict[str, ReachedHost] = {}
+        self._host = HostsOfTask(self, variables)
         self._programs: dict[str, bytes] = {}
         self._diffs: list[dict[str, Any]] = []
         self._changed = False
@@ -199,8 +202,10 @@ class ActionModule(ActionBase):
         for name in boots:
             if DRAIN in self._rows[name].tasks:
                 self._rows[name].failed_if(self._ran(name, DRAIN))
-        began = self._restart([name for name in boots if self._rows[name].boots])
-        return self._prove_all(self._wait(began))
+        set_on = self._set_firmware([name for name in boots if self._rows[name].boots])
+        states = self._wait(self._restart([name for name in boots if self._rows[name].boots]))
+        self._read_back(name for name in set_on if name in states)
+        return self._prove_all({name: state for name, state in states.items() if not self._rows[name].why})
 
     def _prove(self) -> list[str]:
         """Prove the nodes whose health check, a file of tasks, has ended."""
@@ -240,11 +245,6 @@ class ActionModule(ActionBase):
 
     # What the steps share.
 
-    def _host(self, name: str) -> ReachedHost:
-        if name not in self._hosts:
-            self._hosts[name] = ReachedHost(self, name, self._manager, self._inventory)
-        return self._hosts[name]
-
     def _hook(self, name: str, hook: str) -> dict[str, Any]:
         return dict(self._host(name).variables.get(hook) or {})
 
@@ -271,7 +271,7 @@ class ActionModule(ActionBase):
 
     def _ask(self, name: str) -> BootAnswer:
         """Return the answer of a node; runs in a thread."""
-        host = self._hosts[name]
+        host = self._host(name)
         try:
             return BootAnswer(host.shell.module(self._programs[host.interpreter], host.interpreter))
         except (AnsibleConnectionFailure, NoAnswerError) as error:
@@ -313,19 +313,33 @@ class ActionModule(ActionBase):
         )
         self._changed = self._changed or bool(chosen)
 
+    def _set_firmware(self, names: list[str]) -> list[str]:
+        """Set what differs from the baselines of nodes, for their restart; return the nodes that have one to keep."""
+        asked = [name for name in names if kinds_of(self._host(name))]
+        nodes, diffs = ask_firmware(self._host, asked, set_kinds=True)
+        self._diffs += diffs
+        for name, node in nodes.items():
+            self._rows[name].failed_if(node.error and f"{name}: it was not restarted, because of bmc_set: {node.error}")
+        return asked
+
+    def _read_back(self, names: Iterable[str]) -> None:
+        """Compare nodes with what was set before their restart; one that has something else fails."""
+        nodes, _diffs = ask_firmware(self._host, names, set_kinds=True, restarted=True)
+        for name, node in nodes.items():
+            why = node.why_not(kinds_of(self._host(name)))
+            self._rows[name].failed_if(why and f"{name}: it has booted, and not all is as bmc_set wants: {why}")
+
     def _restart(self, names: list[str]) -> dict[str, float]:
         """Restart nodes through their BMCs, one call for each host that accesses them; return when each began."""
         by_place: dict[str, list[dict[str, Any]]] = {}
         for name in names:
-            bmc = self._bmc(name)
-            if bmc is None:
+            bmc, fault = bmc_of(self._host(name))
+            if fault:
+                self._rows[name].fails(fault)
                 continue
-            place = str(self._host(name).variables.get("node_boot_bmc_from") or "localhost")
-            by_place.setdefault(place, []).append({"node": name, "bmc": bmc, "http_boot": self._given["http_boot"]})
-        programs = {}
-        for place, nodes in by_place.items():
-            host = self._host(place)
-            programs[place] = host.shell.program(RESTART, {"nodes": nodes, "host": place}, dict(host.values))
+            by_place.setdefault(place_of(self._host(name)), []).append(
+                {"node": name, "bmc": bmc, "http_boot": self._given["http_boot"]}
+            )
         began: dict[str, float] = {}
 
         def ended(place: str, outcome: dict[str, Any] | Exception) -> None:
@@ -340,26 +354,10 @@ class ActionModule(ActionBase):
                 if told["requested"]:
                     began[name] = now_s - told["since_s"]
 
-        def restart(place: str) -> dict[str, Any]:
-            host = self._hosts[place]
-            return host.shell.module(programs[place], host.interpreter)
-
-        at_once(by_place, restart, ended, lambda place: START_S + boot_fleet.restart_limit_s(by_place[place]))
+        calls = {place: (place, {"nodes": nodes, "host": place}) for place, nodes in by_place.items()}
+        self._host.call(RESTART, calls, ended, lambda place: START_S + boot_fleet.restart_limit_s(by_place[place]))
         self._changed = self._changed or bool(names)
         return began
-
-    def _bmc(self, name: str) -> dict[str, Any] | None:
-        """Return the BMC of a node; None if it cannot be asked, which is a failure of this node alone."""
-        try:
-            bmc = dict(self._host(name).variables.get("node_boot_bmc") or {})
-        except AnsibleError as error:
-            self._rows[name].fails(f"{name}: node_boot_bmc: {error}")
-            return None
-        faults = ArgumentSpecValidator(OPTIONS).validate(bmc).error_messages
-        if faults:
-            self._rows[name].fails(f"{name}: node_boot_bmc: {'; '.join(faults)}; correct the variable")
-            return None
-        return bmc
 
     def _wait(self, began: dict[str, float]) -> dict[str, dict[str, Any]]:
         """Wait until the nodes have booted, and return their states; a node that does not boot fails."""
@@ -374,6 +372,7 @@ class ActionModule(ActionBase):
             waits[name] = BootWait(name, limits, began_s, time.monotonic(), host.shell.port(), row.doubt)
             self._program(host)
         shown = boot_fleet.BootProgress(self._given["title"], len(waits), print_lines)
+        failed: list[str] = []
 
         def attempt(name: str) -> BootAnswer | None:
             return self._ask(name) if waits[name].worth_asking() else None
@@ -384,6 +383,7 @@ class ActionModule(ActionBase):
                 state = wait.judge(answer, time.monotonic())
             except SailloftError as error:
                 self._rows[name].fails(str(error))
+                failed.append(name)
             else:
                 shown.tell(wait, time.monotonic())
                 if state is None:
@@ -398,7 +398,34 @@ class ActionModule(ActionBase):
         if elapsed:
             slowest = max(elapsed, key=lambda name: elapsed[name])
             print_lines([f"{slowest}, the last one: {summary(states[slowest], round(elapsed[slowest], 1))}"])
+        self._show_consoles({name: began[name] for name in failed})
         return states
+
+    def _show_consoles(self, began: dict[str, float]) -> None:
+        """Show what nodes that did not boot wrote on their consoles, with the last line in their rows.
+
+        Why a node did not boot is the news: that a console cannot be read is no failure of its own.
+        """
+        calls: dict[str, tuple[str, dict[str, Any]]] = {}
+        for name, began_s in began.items():
+            variables = self._host(name).variables
+            place = str(variables.get("bmc_console_server") or "")
+            log_dir = str(variables.get("bmc_console_dir") or LOG_DIR)
+            if place:
+                _place, given = calls.setdefault(f"{place} {log_dir}", (place, {"nodes": [], "log_dir": log_dir}))
+                given["nodes"].append({"name": name, "since_s": time.monotonic() - began_s})
+
+        def ended(key: str, outcome: dict[str, Any] | Exception) -> None:
+            if isinstance(outcome, Exception):
+                print_lines([f"{key}: the consoles cannot be read: {boot_fleet.last_line(str(outcome))}"])
+                return
+            for name, console in outcome["nodes"].items():
+                secret = str(bmc_of(self._host(name))[0].get("password") or "")
+                lines = [line.replace(secret, MASK) if secret else line for line in console["lines"]]
+                print_lines(lines, name)
+                self._rows[name].why += f"; {console['msg'] or f'the last line of its console: {lines[-1]}'}"
+
+        self._host.call(CONSOLE, calls, ended, lambda _key: START_S)
 
     def _prove_all(self, states: dict[str, dict[str, Any]]) -> list[str]:
         """Run the health checks of nodes, and write their proofs; return those whose check is a file of tasks."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,9 +21,13 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import become_loader, connection_loader
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.at_once import Ended, at_once
+
 # Each option counts only the first time that ssh reads it. A master would stay for each of thousands of nodes, and
 # would not survive their boot. The program of a module is compressed already.
 SSH_ARGUMENTS = "-o ControlMaster=no -o ControlPath=none -o Compression=no -o ServerAliveInterval=15"
+
+Call = tuple[str, dict[str, Any]]
 
 
 class NoAnswerError(Exception):
@@ -149,3 +153,32 @@ class ReachedHost:
         plugin.set_options(
             task_keys=keys, var_options={name: self.variables[name] for name in names if name in self.values}
         )
+
+
+class HostsOfTask:
+    """The hosts that an action reaches, each made once. Call it with a name."""
+
+    def __init__(self, action: ActionBase, task_vars: Mapping[str, Any]) -> None:
+        # Ansible gives an action no other way to its inventory and to the variables of another host.
+        hostvars = task_vars["hostvars"]
+        self._action, self._inventory, self._manager = action, hostvars._inventory, hostvars._variable_manager
+        self._hosts: dict[str, ReachedHost] = {}
+
+    def __call__(self, name: str) -> ReachedHost:
+        """Return the host. Raises AnsibleActionFail if the inventory has none of this name."""
+        if name not in self._hosts:
+            self._hosts[name] = ReachedHost(self._action, name, self._manager, self._inventory)
+        return self._hosts[name]
+
+    def call(self, module: str, calls: Mapping[str, Call], ended: Ended[Any], limit_s: Callable[[str], float]) -> None:
+        """Run a module for each of ``calls``, hosts and arguments, at once. ``ended`` gets a result or the error."""
+        programs = {
+            key: (self(place), self(place).shell.program(module, arguments, dict(self(place).values)))
+            for key, (place, arguments) in calls.items()
+        }
+
+        def run(key: str) -> dict[str, Any]:
+            host, program = programs[key]
+            return host.shell.module(program, host.interpreter)
+
+        at_once(programs, run, ended, limit_s)

@@ -44,20 +44,28 @@ class RedfishBmc:
                 if isinstance(document, float):
                     time.sleep(document)
                     document = {}
-                if self.headers["Authorization"] != ACCOUNT:
+                account = self.headers["Authorization"] or ""
+                # Anyone may read the root (DSP0266, "Authentication").
+                if account != ACCOUNT and self.path.rstrip("/") != "/redfish/v1":
                     document = 401
                 if isinstance(document, int):
-                    return self.answer(document, self.headers["Authorization"].encode(), self.headers["Authorization"])
+                    return self.answer(document, account.encode(), account)
                 return self.answer(200, document if isinstance(document, bytes) else json.dumps(document).encode())
 
             def do_POST(self) -> None:
                 owner.changes.append(f"{self.command} {self.path}")
-                self.answer(200, b"{}")
+                body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+                status, location = owner.change(self.path, self.headers["Content-Type"] or "", body)
+                self.answer(status, b"{}", location=location)
 
             do_PATCH = do_DELETE = do_PUT = do_POST  # noqa: N815
 
-            def answer(self, status: int, body: bytes, message: str | None = None) -> None:
+            def answer(self, status: int, body: bytes, message: str | None = None, location: str = "") -> None:
                 self.send_response(status, message)
+                if self.close_connection:
+                    self.send_header("Connection", "close")
+                if location:
+                    self.send_header("Location", location)
                 if status in (301, 308):
                     self.send_header("Location", f"{self.path}/")
                 self.send_header("Content-Length", str(len(body)))
@@ -78,6 +86,10 @@ class RedfishBmc:
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.address = f"127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def change(self, path: str, kind: str, body: bytes) -> tuple[int, str]:
+        """Do what a request other than GET wants; return the status and the path of its task, "" for none."""
+        return 200, ""
 
     def target(self, **changed: Any) -> Bmc:
         """Return the account with which a controller reads this BMC."""

@@ -156,16 +156,30 @@ def make_node(fleet: Path, node: str) -> None:
 
 
 def serve(fleet: Path) -> None:
-    """Run the fleet's BMC with the emulator's command-line arguments."""
+    """Run the fleet's BMC with the emulator's command-line arguments.
+
+    The emulator's systems without libvirt have no BIOS; these have two settings, which take effect at the next boot
+    unless fates.json says {"NODE bios": "forgets"}.
+    """
     from sushy_tools.emulator import main
     from sushy_tools.emulator.resources.systems.fakedriver import FakeDriver
 
     def set_power_state(self, identity, state):
         name = self._get(identity)["name"]
+        pending = self._get(identity).get("pending") or {}
+        if json.loads((fleet / "fates.json").read_text()).get(f"{name} bios") == "forgets":
+            pending = {}
         boot(fleet, name)
-        self._update(identity, power_state="On")
+        self._update(identity, power_state="On", bios={**self.get_bios(identity), **pending}, pending={})
+
+    def get_bios(self, identity):
+        return self._get(identity).get("bios") or {"ProcTurboMode": "Enabled", "NicBoot1": "NetworkBoot"}
+
+    def set_bios(self, identity, attributes):
+        self._update(identity, pending=attributes)
 
     FakeDriver.set_power_state = set_power_state
+    FakeDriver.get_bios, FakeDriver.set_bios = get_bios, set_bios
     main.main()
 
 

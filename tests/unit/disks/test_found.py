@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.disks.erase import Eraser
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import DiskError, NodeDisk, choose, find
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -39,9 +40,24 @@ def disk_of(path, keep_labels=()):
 
 
 @needs_loops
-def test_a_disk_that_nothing_uses_has_no_uses(loop):
+def test_a_disk_that_nothing_uses_is_erased_and_read_back(loop):
     disk = disk_of(loop)
     assert (disk.uses, disk.size_bytes) == ((), SIZE)
+    eraser = Eraser(System(), 60)
+    for method in (eraser.method(disk, "auto"), "zero"):
+        eraser.erase([disk], method)
+        with open(loop, "rb") as content:
+            assert content.read() == bytes(SIZE)
+
+
+@needs_loops
+def test_a_disk_that_was_only_told_to_erase_is_found_out(loop, tmp_path):
+    class Lying(System):
+        def run(self, argv, stdin=None, timeout_s=None):
+            return "" if argv[0] == "blkdiscard" else super().run(argv, stdin, timeout_s)
+
+    with pytest.raises(DiskError, match="still shows"):
+        Eraser(Lying(), 60).erase([disk_of(loop)], "discard")
 
 
 @needs_loops

@@ -35,7 +35,9 @@ SECRETS = {
     "netbox_links_info": ["netbox_token"],
     "node_boot_certificate": ["bmc.password"],
     "node_boot_restart": ["nodes.bmc.password"],
+    "node_consoles": ["consoles.password"],
     "node_fence": ["bmc.password"],
+    "node_firmware": ["nodes.bmc.password"],
     "node_health_info": ["bmcs.password"],
     "node_boot_statement": ["signing_password"],
     "node_identity": ["nodes.secrets.content", "signing_password"],
@@ -146,6 +148,15 @@ REFUSED = {
         "hold 'a': not a hold name; give it as it was reported, like hold-0123abcd",
     ),
     "node_boot_scripts": ({**STORE, "nodes": []}, NO_STORE),
+    "node_consoles": (
+        {"consoles": [{"name": "bm01", "device": "ipmi:10.0.0.1", "username": "root", "password": "secret" * 4}]},
+        "bm01: its password has 24 bytes; IPMI takes 1 to 20; ",
+    ),
+    "node_firmware": (
+        {"nodes": [{"name": "bm01", "baselines": {"X": {"bios": []}}}]},
+        "bm01: bmc_baselines.X.bios: not a dictionary; ",
+    ),
+    "node_wipe": ({"disks": []}, "the policy is never: nothing was erased; "),
     "node_health": (
         {"expected": "{}"},
         "node_health: expected: not a list of what a node must have: its format is None, "
@@ -206,6 +217,7 @@ REFUSED = {
 
 # These have a result, or depend on the machine. node_boot_restart and node_fence are tested with BMCs.
 NEVER_REFUSED = (
+    "node_console_info",
     "fleet_node_info",
     "gpu_acceptance_run",
     "gpu_storage_info",

@@ -1,10 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""playbooks/reimage.yml and node_scripts.yml on a fleet in which all but the boot is real (fleet_machines.py)."""
+"""reimage.yml, node_scripts.yml and bmc_baseline.yml on a fleet whose boots alone are not real (fleet_machines.py)."""
 
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import pytest
 from fleet_machines import boot, mac
@@ -115,3 +117,111 @@ def test_a_limited_run_states_only_its_nodes_on_all_servers_and_a_second_one_cha
     status, output = fleet.play("node_scripts.yml", "-l", "bm02", **pin)
     assert (status, "changed=0" in output) == (0, True), output
     assert stated(fleet.store) == after
+
+
+@pytest.mark.parametrize("fleet", [1], indirect=True)
+def test_the_console_of_a_node_that_does_not_boot_is_in_the_error(fleet):
+    fleet.fate({("bm01", OLD): "lost"})
+    (fleet.folder / "bm01.log").write_text("2026-11-29 02:50:40 the first stage refused the layer, asked none\n")
+    console = {"bmc_console_server": "localhost", "bmc_console_dir": str(fleet.folder)}
+    status, output = fleet.play("reimage.yml", "-l", "bm01", **console)
+    assert status == 2, output
+    assert "is not up" in output
+    # Silent since before the restart.
+    assert "the first stage refused" not in output
+    os.utime(fleet.folder / "bm01.log", (time.time() + 60,) * 2)
+    status, output = fleet.play("reimage.yml", "-l", "bm01", **console)
+    assert status == 2, output
+    assert "is not up" in output
+    # It has the password of the BMC, which is masked.
+    assert "the first stage refused the layer, asked" in output
+    assert "asked none" not in output
+    status, output = fleet.play("reimage.yml", "-l", "bm01", **{**console, "bmc_console_dir": "/nonexistent"})
+    assert status == 2, output
+    assert "is not up" in output
+
+
+WANTED = {"unknown": {"bios": {"ProcTurboMode": "Disabled"}}}
+DRAIN = {"node_boot_drain": {"command": ["true"]}}
+
+
+def set_baseline(fleet, *arguments, **variables):
+    return fleet.play("bmc_baseline.yml", *arguments, **{"bmc_baselines": WANTED, **variables})
+
+
+def proof(fleet):
+    return json.loads((fleet.folder / "proofs/bmc-baseline.json").read_text())
+
+
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_nodes_are_set_one_after_the_other_and_read_back(fleet):
+    status, output = set_baseline(fleet)
+    assert status == 2, output
+    assert proof(fleet)["holds"] is False
+    status, output = set_baseline(fleet, "--check", "--diff", bmc_set=["bios"], **DRAIN)
+    assert status == 0, output
+    assert "bios ProcTurboMode: wanted Disabled, seen Enabled" in output
+    assert fleet.boots() == []
+    status, output = set_baseline(fleet, bmc_set=["bios"], **DRAIN)
+    assert status == 0, output
+    assert fleet.boots() == ["bm01 old channel", "bm02 old channel"]
+    assert proof(fleet)["holds"] is True
+    status, output = set_baseline(fleet, bmc_set=["bios"], **DRAIN)
+    assert (status, "changed=0" in output, len(fleet.boots())) == (0, True, 2), output
+
+
+# It waits two minutes for the value.
+@pytest.mark.long
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_a_value_that_is_not_applied_keeps_the_node_out_of_service_and_ends_the_run(fleet):
+    (fleet.folder / "fates.json").write_text('{"bm01 bios": "forgets"}')
+    returned = fleet.folder / "returned"
+    hook = {"node_boot_return": {"command": ["touch", str(returned)]}}
+    status, output = set_baseline(fleet, bmc_set=["bios"], **DRAIN, **hook)
+    assert status == 2, output
+    assert "accepted it" in output
+    assert fleet.boots() == ["bm01 old channel"]
+    assert not returned.exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_an_impossible_value_is_refused_before_any_node_is_drained(fleet):
+    drained = fleet.folder / "drained"
+    wanted = {"unknown": {"bios": {"ProcTurboMode": "Off"}}}
+    status, output = set_baseline(
+        fleet,
+        bmc_baselines=wanted,
+        bmc_set=["bios"],
+        node_boot_drain={"command": ["touch", str(drained)]},
+    )
+    assert (status, "of Enabled, Disabled" in output, drained.exists(), fleet.boots()) == (2, True, False, []), output
+
+
+@pytest.mark.parametrize("fleet", [1], indirect=True)
+def test_disks_are_erased_only_by_name_and_policy(fleet):
+    drained = fleet.folder / "drained"
+    drain = {"node_boot_drain": {"command": ["touch", str(drained)]}}
+    named = {"disks": [{"serial": "no-such-disk"}]}
+    wipe = {"policy": "on_release", **named}
+    for arguments, given, said in (
+        ((), wipe, "-l NODE"),
+        (("-l", "bm01"), {"policy": "never", **named}, "on_release"),
+        (("-l", "bm01"), {"policy": "on_release"}, "0 disks"),
+    ):
+        status, output = fleet.play("release.yml", *arguments, node_boot_wipe=given, **drain)
+        assert (status, said in output, drained.exists()) == (2, True, False), output
+    status, output = fleet.play("release.yml", "-l", "bm01", node_boot_wipe=wipe, **drain)
+    assert (status, "no disk with the serial no-such-disk" in output, drained.exists()) == (2, True, True), output
+
+
+@pytest.mark.parametrize("fleet", [1], indirect=True)
+def test_the_consoles_of_a_server_are_shown_without_passwords(fleet):
+    console = {"bmc_console": {"device": "ipmi"}, "bmc_console_server": "bm01"}
+    site = {"console_servers": {"hosts": {"bm01": {}}}, "nodes": {"hosts": {"bm01": console}}}
+    (fleet.folder / "consoles.json").write_text(json.dumps(site))
+    inventory = ("-i", str(fleet.folder / "consoles.json"), "--check", "--diff", "-vvv")
+    status, output = fleet.play("consoles.yml", *inventory, packages_install=False)
+    assert status == 0, output
+    assert '+CONSOLE name="bm01" dev="ipmi:127.0.0.1"' in output
+    assert b"none".hex() not in output

@@ -29,6 +29,8 @@ POOLS = ("-e", json.dumps({"roce_asics": ASICS, "roce_switch_asic": "as_imaged"}
 NODES_OF_VELA = ("-e", json.dumps({"kubernetes_cluster": {"groups": ["gpu_hosts"]}}))
 # Playbooks for other targets than hosts of these sites, and the tests that run them.
 ELSEWHERE = {
+    "bmc_baseline.yml": "test_reimage.py",
+    "consoles.yml": "test_reimage.py",
     "accept_nodes.yml": "discovery/test_accept_nodes.py",
     "controller.yml": "test_controller.py",
     "fabric_drift.yml": "fabric/test_fabric_drift.py",
@@ -37,6 +39,7 @@ ELSEWHERE = {
     "heal.yml": "../../scheduler/test_heal.py",
     "netbox.yml": "../site/netbox/test_write_playbooks.py",
     "netbox_links.yml": "../site/netbox/test_write_playbooks.py",
+    "release.yml": "test_reimage.py",
     "restart_vm.yml": "../../rooms/test_restart_vm.py",
 }
 # Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail in their
