@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""node_boot_baselines is read, and one that is not possible is refused with the place of the mistake."""
+"""bmc_baselines is read, and one that is not possible is refused with the place of the mistake."""
 
 from __future__ import annotations
 
