@@ -23,6 +23,13 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_scripts
+from ansible_collections.sailloft.fleet.plugins.action.node_firmware_fleet import (
+    START_S,
+    ask_firmware,
+    bmc_of,
+    kinds_of,
+    place_of,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.consoles.tail import LOG_DIR
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import wave_limits
@@ -46,13 +53,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.firmware_calls import (
-    START_S,
-    ask_firmware,
-    bmc_of,
-    kinds_of,
-    place_of,
-)
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, NoAnswerError, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
@@ -319,7 +319,9 @@ class ActionModule(ActionBase):
         nodes, diffs = ask_firmware(self._host, asked, set_kinds=True)
         self._diffs += diffs
         for name, node in nodes.items():
-            self._rows[name].failed_if(node.error and f"{name}: it was not restarted, because of bmc_set: {node.error}")
+            self._rows[name].failed_if(
+                node.error and f"{name}: not restarted, because of node_bmc_set: {node.error}"
+            )
         return asked
 
     def _read_back(self, names: Iterable[str]) -> None:
@@ -327,7 +329,7 @@ class ActionModule(ActionBase):
         nodes, _diffs = ask_firmware(self._host, names, set_kinds=True, restarted=True)
         for name, node in nodes.items():
             why = node.why_not(kinds_of(self._host(name)))
-            self._rows[name].failed_if(why and f"{name}: it has booted, and not all is as bmc_set wants: {why}")
+            self._rows[name].failed_if(why and f"{name}: it has booted, and not all is as node_bmc_set wants: {why}")
 
     def _restart(self, names: list[str]) -> dict[str, float]:
         """Restart nodes through their BMCs, one call for each host that accesses them; return when each began."""
@@ -409,8 +411,8 @@ class ActionModule(ActionBase):
         calls: dict[str, tuple[str, dict[str, Any]]] = {}
         for name, began_s in began.items():
             variables = self._host(name).variables
-            place = str(variables.get("bmc_console_server") or "")
-            log_dir = str(variables.get("bmc_console_dir") or LOG_DIR)
+            place = str(variables.get("node_bmc_console_server") or "")
+            log_dir = str(variables.get("node_bmc_console_dir") or LOG_DIR)
             if place:
                 _place, given = calls.setdefault(f"{place} {log_dir}", (place, {"nodes": [], "log_dir": log_dir}))
                 given["nodes"].append({"name": name, "since_s": time.monotonic() - began_s})

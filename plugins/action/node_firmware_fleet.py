@@ -5,17 +5,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from ansible.errors import AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
-from ansible_collections.sailloft.fleet.plugins.module_utils.firmware import state
+from ansible_collections.sailloft.fleet.plugins.module_utils.firmware import baseline, state
+from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import call_limit_s
+from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.state import NodeFirmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_fleet
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import OPTIONS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.firmware_calls import ask_firmware, baselines_of, kinds_of
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
+
+MODULE = "sailloft.fleet.node_firmware"
+KINDS = ("bios", "firmware")
+OF_BMC = ("type", "address", "username", "password", "verify_tls", "ca", "system", "timeout_s")
+# What a host needs beside the requests: to start Python.
+START_S = 60.0
+
+
+def kinds_of(host: ReachedHost) -> list[str]:
+    """Return what is to be set on a host that has baselines: kinds of ``node_bmc_set``."""
+    return sorted(set(host.variables.get("node_bmc_set") or ()).intersection(KINDS)) if baselines_of(host) else []
+
+
+def baselines_of(host: ReachedHost) -> dict[str, Any]:
+    """Return ``node_bmc_baselines``."""
+    return dict(host.variables.get("node_bmc_baselines") or {})
+
+
+def place_of(host: ReachedHost) -> str:
+    """Return the name of the host from which the BMC is accessed."""
+    return str(host.variables.get("node_boot_bmc_from") or "localhost")
+
+
+def bmc_of(host: ReachedHost) -> tuple[dict[str, Any], str]:
+    """Return ``node_boot_bmc`` and why it cannot be used; empty if it can."""
+    try:
+        bmc = dict(host.variables.get("node_boot_bmc") or {})
+    except AnsibleError as error:
+        return {}, f"{host.name}: node_boot_bmc: {error}"
+    faults = ArgumentSpecValidator(OPTIONS).validate(bmc).error_messages
+    return bmc, f"{host.name}: node_boot_bmc: {'; '.join(faults)}; correct the variable" if faults else ""
+
+
+def ask_firmware(
+    hosts: HostsOfTask, names: Iterable[str], set_kinds: bool, restarted: bool = False
+) -> tuple[dict[str, NodeFirmware], list[dict[str, Any]]]:
+    """Return what the BMCs of hosts with baselines show, and the diffs of what was sent.
+
+    ``set_kinds``: whether what ``node_bmc_set`` of each host names is set; or, once ``restarted``, read back.
+    """
+    calls: dict[str, tuple[str, dict[str, Any]]] = {}
+    answers: dict[str, NodeFirmware] = {}
+    diffs: list[dict[str, Any]] = []
+    for name in names:
+        host = hosts(name)
+        bmc, fault = bmc_of(host)
+        kinds, place = kinds_of(host) if set_kinds else [], place_of(host)
+        given = {"nodes": [], "set": kinds, "restarted": restarted, "host": place}
+        try:
+            baseline.read(baselines_of(host), name)
+        except baseline.BaselineError as error:
+            fault = fault or str(error)
+        if fault:
+            answers[name] = NodeFirmware(error=fault)
+            continue
+        own = {key: bmc[key] for key in OF_BMC if key in bmc}
+        rows = calls.setdefault(f"{place} {kinds}", (place, given))[1]["nodes"]
+        rows.append({"name": name, "bmc": own, "baselines": baselines_of(host)})
+
+    def ended(key: str, outcome: dict[str, Any] | Exception) -> None:
+        place, given = calls[key]
+        if isinstance(outcome, Exception):
+            cause = f"{place}, which accesses its BMC: {boot_fleet.last_line(str(outcome))}"
+            answers.update({row["name"]: NodeFirmware(error=cause) for row in given["nodes"]})
+            return
+        answers.update({name: NodeFirmware.of(row) for name, row in outcome["nodes"].items()})
+        if outcome.get("changed"):
+            diffs.append(outcome["diff"])
+
+    hosts.call(MODULE, calls, ended, lambda key: START_S + call_limit_s(calls[key][1]["nodes"]))
+    return answers, diffs
 
 
 class ActionModule(ActionBase):
@@ -46,7 +123,7 @@ class ActionModule(ActionBase):
             proved = written(proof, page(proof), given["path"], self._task.check_mode)
         lines = state.lines(nodes)
         if without:
-            lines.insert(0, f"{fold(without)}: not compared, without bmc_baselines")
+            lines.insert(0, f"{fold(without)}: not compared, without node_bmc_baselines")
         if given["step"] != "set":
             print_lines(lines)
         kinds = {name: kinds_of(host(name)) for name in names}

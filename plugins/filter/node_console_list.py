@@ -9,7 +9,7 @@ name: node_console_list
 short_description: List the consoles that a host keeps for node_consoles
 version_added: 0.1.0
 description:
-  - Makes the list of the C(bmc_console) of each node whose C(bmc_console_server) is the host.
+  - Makes the list of the C(node_bmc_console) of each node whose C(node_bmc_console_server) is the host.
   - The device V(ipmi) stands for the address, user and password of C(node_boot_bmc).
   - The list has passwords. Give it to O(sailloft.fleet.node_consoles#module:consoles) only.
 extends_documentation_fragment: [sailloft.fleet.of_nodes]
@@ -44,8 +44,8 @@ def node_console_list(names: list[str], hostvars: Mapping[str, Any], server: str
     consoles = []
     for name in sorted(names):
         variables = hostvars[name]
-        console, bmc = variables.get("bmc_console") or {}, variables.get("node_boot_bmc") or {}
-        if variables.get("bmc_console_server") != server or not console.get("device"):
+        console, bmc = variables.get("node_bmc_console") or {}, variables.get("node_boot_bmc") or {}
+        if variables.get("node_bmc_console_server") != server or not console.get("device"):
             continue
         device = console["device"]
         if device == "ipmi":

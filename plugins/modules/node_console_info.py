@@ -40,7 +40,7 @@ EXAMPLES = r"""
 - name: Read what the node wrote on its console
   sailloft.fleet.node_console_info:
     nodes: [{name: "{{ inventory_hostname }}"}]
-  delegate_to: "{{ bmc_console_server }}"
+  delegate_to: "{{ node_bmc_console_server }}"
 """
 
 RETURN = r"""

@@ -67,7 +67,7 @@ options:
             default: 30
       baselines:
         description: >-
-          The baselines by hardware model, as C(bmc_baselines) of the role P(sailloft.fleet.bmc#role).
+          The baselines by hardware model, as C(node_bmc_baselines) of the role P(sailloft.fleet.node_bmc#role).
         type: dict
         default: {}
   set:

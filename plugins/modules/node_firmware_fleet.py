@@ -13,19 +13,19 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Reads C(bmc_baselines), C(bmc_set), C(node_boot_bmc) and C(node_boot_bmc_from) of each named host, and calls
-    M(sailloft.fleet.node_firmware) once on each host that accesses BMCs. Prints what differs, equal differences once.
+  - Reads C(node_bmc_baselines), C(node_bmc_set), C(node_boot_bmc) and C(node_boot_bmc_from) of each named host, and
+    calls M(sailloft.fleet.node_firmware) once on each host that accesses BMCs. Prints what differs, equal differences once.
   - A host whose BMC cannot be read does not hold, and neither fails the task nor stops the others.
 options:
   step:
     description:
-      - V(compare) sends nothing. V(set) sends what differs and C(bmc_set) names, for the next restart. V(read_back)
-        waits until the restarted hosts show it.
+      - V(compare) sends nothing. V(set) sends what differs and C(node_bmc_set) names, for the next restart.
+        V(read_back) waits until the restarted hosts show it.
     type: str
     choices: [compare, set, read_back]
     default: compare
   names:
-    description: The hosts. Those without C(bmc_baselines) are named and left out.
+    description: The hosts. Those without C(node_bmc_baselines) are named and left out.
     type: list
     elements: str
     required: true

@@ -60,7 +60,7 @@ def _line(console: Console) -> str:
         raise ConsoleError("a console's name has letters, digits, '.', '_' and '-'", "rename it", subject=console.name)
     if not console.device or FORBIDDEN.search(console.device):
         cause = f"its device {console.device!r} is empty, or has a quote, a percent sign or a control character"
-        raise ConsoleError(cause, "write another one in bmc_console.device", subject=console.name)
+        raise ConsoleError(cause, "write another one in node_bmc_console.device", subject=console.name)
     line = f'CONSOLE name="{console.name}" dev="{console.device}"'
     if not console.device.startswith("ipmi:"):
         return line
@@ -69,8 +69,8 @@ def _line(console: Console) -> str:
         cause = (
             f"its user is not 1 to {USER_BYTES} characters without spaces, commas and quotes, as IPMI and ConMan need"
         )
-        raise ConsoleError(cause, "set bmc_console.username", subject=console.name)
+        raise ConsoleError(cause, "set node_bmc_console.username", subject=console.name)
     if not 1 <= len(password) <= PASSWORD_BYTES or b"\0" in password:
         cause = f"its password has {len(password)} bytes; IPMI takes 1 to {PASSWORD_BYTES}"
-        raise ConsoleError(cause, "set bmc_console.password", subject=console.name)
+        raise ConsoleError(cause, "set node_bmc_console.password", subject=console.name)
     return f'{line} ipmiopts="U:{console.username},P:0x{password.hex()}"'

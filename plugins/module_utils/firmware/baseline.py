@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The variable ``bmc_baselines``: BIOS settings and firmware versions by hardware model. Pure."""
+"""The variable ``node_bmc_baselines``: BIOS settings and firmware versions by hardware model. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import InvalidValueError
 
-VARIABLE = "bmc_baselines"
+VARIABLE = "node_bmc_baselines"
 # The key for nodes whose BMC names no model.
 NO_MODEL = "unknown"
 SHA256 = re.compile(r"[0-9a-f]{64}")

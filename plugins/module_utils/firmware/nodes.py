@@ -70,7 +70,7 @@ class FirmwareOfNodes:
         raised, if an image is not the one of the baseline.
         """
         refused = {
-            name: replace(node, error=f"nothing was sent: {'; '.join(node.refused)}; correct bmc_baselines")
+            name: replace(node, error=f"nothing was sent: {'; '.join(node.refused)}; correct node_bmc_baselines")
             for name, node in before.items()
             if node.refused
         }

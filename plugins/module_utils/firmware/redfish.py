@@ -54,7 +54,7 @@ class BaselineBmc:
             self.system = bmc_redfish.find_system(self.connection, bmc).json
         self.model = str(self.system.get("Model") or "").strip() or NO_MODEL
         if self.model not in baselines:
-            raise BmcError(f"its model is {self.model!r}, for which bmc_baselines has no baseline")
+            raise BmcError(f"its model is {self.model!r}, for which node_bmc_baselines has no baseline")
         self.baseline = baselines[self.model]
 
     def read(self) -> NodeFirmware:

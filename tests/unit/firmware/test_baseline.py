@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""bmc_baselines is read, and one that is not possible is refused with the place of the mistake."""
+"""node_bmc_baselines is read, and one that is not possible is refused with the place of the mistake."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_baseline_is_read():
 @pytest.mark.parametrize(
     ("given", "place"),
     [
-        ([], "bmc_baselines"),
+        ([], "node_bmc_baselines"),
         ({"3500": {"bioss": {}}}, "bioss"),
         ({"3500": {"bios": {"A": [1]}}}, "A"),
         ({"3500": {"bios": {"A": 1.5}}}, "A"),

@@ -154,7 +154,7 @@ REFUSED = {
     ),
     "node_firmware": (
         {"nodes": [{"name": "bm01", "baselines": {"X": {"bios": []}}}]},
-        "bm01: bmc_baselines.X.bios: not a dictionary; ",
+        "bm01: node_bmc_baselines.X.bios: not a dictionary; ",
     ),
     "node_wipe": ({"disks": []}, "the policy is never: nothing was erased; "),
     "node_health": (

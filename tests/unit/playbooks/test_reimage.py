@@ -123,7 +123,7 @@ def test_a_limited_run_states_only_its_nodes_on_all_servers_and_a_second_one_cha
 def test_the_console_of_a_node_that_does_not_boot_is_in_the_error(fleet):
     fleet.fate({("bm01", OLD): "lost"})
     (fleet.folder / "bm01.log").write_text("2026-11-29 02:50:40 the first stage refused the layer, asked none\n")
-    console = {"bmc_console_server": "localhost", "bmc_console_dir": str(fleet.folder)}
+    console = {"node_bmc_console_server": "localhost", "node_bmc_console_dir": str(fleet.folder)}
     status, output = fleet.play("reimage.yml", "-l", "bm01", **console)
     assert status == 2, output
     assert "is not up" in output
@@ -136,7 +136,7 @@ def test_the_console_of_a_node_that_does_not_boot_is_in_the_error(fleet):
     # It has the password of the BMC, which is masked.
     assert "the first stage refused the layer, asked" in output
     assert "asked none" not in output
-    status, output = fleet.play("reimage.yml", "-l", "bm01", **{**console, "bmc_console_dir": "/nonexistent"})
+    status, output = fleet.play("reimage.yml", "-l", "bm01", **{**console, "node_bmc_console_dir": "/nonexistent"})
     assert status == 2, output
     assert "is not up" in output
 
@@ -146,7 +146,7 @@ DRAIN = {"node_boot_drain": {"command": ["true"]}}
 
 
 def set_baseline(fleet, *arguments, **variables):
-    return fleet.play("bmc_baseline.yml", *arguments, **{"bmc_baselines": WANTED, **variables})
+    return fleet.play("bmc_baseline.yml", *arguments, **{"node_bmc_baselines": WANTED, **variables})
 
 
 def proof(fleet):
@@ -158,15 +158,15 @@ def test_nodes_are_set_one_after_the_other_and_read_back(fleet):
     status, output = set_baseline(fleet)
     assert status == 2, output
     assert proof(fleet)["holds"] is False
-    status, output = set_baseline(fleet, "--check", "--diff", bmc_set=["bios"], **DRAIN)
+    status, output = set_baseline(fleet, "--check", "--diff", node_bmc_set=["bios"], **DRAIN)
     assert status == 0, output
     assert "bios ProcTurboMode: wanted Disabled, seen Enabled" in output
     assert fleet.boots() == []
-    status, output = set_baseline(fleet, bmc_set=["bios"], **DRAIN)
+    status, output = set_baseline(fleet, node_bmc_set=["bios"], **DRAIN)
     assert status == 0, output
     assert fleet.boots() == ["bm01 old channel", "bm02 old channel"]
     assert proof(fleet)["holds"] is True
-    status, output = set_baseline(fleet, bmc_set=["bios"], **DRAIN)
+    status, output = set_baseline(fleet, node_bmc_set=["bios"], **DRAIN)
     assert (status, "changed=0" in output, len(fleet.boots())) == (0, True, 2), output
 
 
@@ -177,7 +177,7 @@ def test_a_value_that_is_not_applied_keeps_the_node_out_of_service_and_ends_the_
     (fleet.folder / "fates.json").write_text('{"bm01 bios": "forgets"}')
     returned = fleet.folder / "returned"
     hook = {"node_boot_return": {"command": ["touch", str(returned)]}}
-    status, output = set_baseline(fleet, bmc_set=["bios"], **DRAIN, **hook)
+    status, output = set_baseline(fleet, node_bmc_set=["bios"], **DRAIN, **hook)
     assert status == 2, output
     assert "accepted it" in output
     assert fleet.boots() == ["bm01 old channel"]
@@ -191,8 +191,8 @@ def test_an_impossible_value_is_refused_before_any_node_is_drained(fleet):
     wanted = {"unknown": {"bios": {"ProcTurboMode": "Off"}}}
     status, output = set_baseline(
         fleet,
-        bmc_baselines=wanted,
-        bmc_set=["bios"],
+        node_bmc_baselines=wanted,
+        node_bmc_set=["bios"],
         node_boot_drain={"command": ["touch", str(drained)]},
     )
     assert (status, "of Enabled, Disabled" in output, drained.exists(), fleet.boots()) == (2, True, False, []), output
@@ -217,7 +217,7 @@ def test_disks_are_erased_only_by_name_and_policy(fleet):
 
 @pytest.mark.parametrize("fleet", [1], indirect=True)
 def test_the_consoles_of_a_server_are_shown_without_passwords(fleet):
-    console = {"bmc_console": {"device": "ipmi"}, "bmc_console_server": "bm01"}
+    console = {"node_bmc_console": {"device": "ipmi"}, "node_bmc_console_server": "bm01"}
     site = {"console_servers": {"hosts": {"bm01": {}}}, "nodes": {"hosts": {"bm01": console}}}
     (fleet.folder / "consoles.json").write_text(json.dumps(site))
     # The library runs the systemctl of the system.

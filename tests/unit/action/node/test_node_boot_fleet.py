@@ -15,6 +15,7 @@ from ansible.errors import AnsibleConnectionFailure
 from image_samples import Sample
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_fleet
+from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.state import NodeFirmware, ShownSetting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_fleet
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import INITRD, boot_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
@@ -88,6 +89,7 @@ class Site:
         self.variables = {name: {**own, **(variables or {}).get(name, {})} for name in nodes}
         self.runs, self.files = dict.fromkeys(nodes, OTHER), dict.fromkeys(nodes, "")
         self.fates, self.boots, self.commands = fates or {}, dict.fromkeys(nodes, 1), []
+        self.asked = []
         self.clock = SimpleNamespace(now_s=1000.0)
         self.lock = threading.Lock()
         monkeypatch.setattr(node_shells, "ReachedHost", lambda _action, name, *_rest: self.place(name))
@@ -119,6 +121,22 @@ class Site:
             requested = fate != "refused"
             told[name] = {"msg": fate if fate in ("refused", "busy") else "", "requested": requested, "since_s": 0.5}
         return {"nodes": told}
+
+    def node_firmware(self, place, nodes, restarted, **given):
+        self.asked.append(
+            (place, "read back" if restarted else "set", [row["name"] for row in nodes], dict(self.boots))
+        )
+        shown = {}
+        for row in nodes:
+            fate = self.fates.get(row["name"], "")
+            setting = ShownSetting("bios", "Turbo", "Off", "On" if fate == "forgets" else "Off")
+            shown[row["name"]] = NodeFirmware("X", (setting,), "no model" if fate == "unset" else "").to_dict()
+        return {"nodes": shown}
+
+    def node_console_info(self, place, nodes, log_dir):
+        self.asked.append((place, log_dir, [row["name"] for row in nodes]))
+        texts = {"lines": ["Kernel panic", f"password {BMC['password']}"], "msg": ""}
+        return {"nodes": {row["name"]: dict(texts) for row in nodes}}
 
     def command(self, place, words):
         with self.lock:
@@ -211,6 +229,52 @@ def test_a_node_that_fails_has_the_reason_and_does_not_stop_the_others(take, mon
     assert part in rows["bm02"]["why"]
     assert rows["bm02"]["out"] is True
     assert (rows["bm01"]["why"], rows["bm01"]["out"]) == ("", False)
+
+
+BASELINE = {"node_bmc_baselines": {"X": {"bios": {"Turbo": "Off"}}}, "node_bmc_set": ["bios"]}
+
+
+def test_a_baseline_is_set_before_the_restart_and_read_back_after_it(take, monkeypatch):
+    own = dict.fromkeys(NAMES[:2], BASELINE)
+    site = Site(monkeypatch, NAMES, own)
+    rows = boot(take, site)
+    assert all(row["holds"] for row in rows.values())
+    assert site.asked == [
+        ("localhost", "set", list(NAMES[:2]), dict.fromkeys(NAMES, 1)),
+        ("localhost", "read back", list(NAMES[:2]), dict.fromkeys(NAMES, 2)),
+    ]
+
+
+def test_a_node_that_does_not_get_its_baseline_fails_alone(take, monkeypatch):
+    own = dict.fromkeys(NAMES, BASELINE)
+    own["bm04"] = {**BASELINE, "node_bmc_baselines": {"X": {"bioss": {}}}}
+    site = Site(monkeypatch, [*NAMES, "bm04"], own, {"bm02": "unset", "bm03": "forgets"})
+    rows = boot(take, site)
+    assert {name: row["holds"] for name, row in rows.items()} == {
+        "bm01": True,
+        "bm02": False,
+        "bm03": False,
+        "bm04": False,
+    }
+    assert site.boots == {"bm01": 2, "bm02": 1, "bm03": 2, "bm04": 1}
+    assert "no model" in rows["bm02"]["why"]
+    assert "Turbo" in rows["bm03"]["why"]
+    assert "bioss" in rows["bm04"]["why"]
+    assert rows["bm03"]["out"]
+
+
+def test_the_consoles_of_nodes_that_do_not_boot_are_read_in_one_call(take, monkeypatch, capsys):
+    own = {name: {"node_bmc_console_server": "boot01", **SHORT} for name in NAMES}
+    site = Site(monkeypatch, NAMES, own, {"bm02": "liar", "bm03": "liar"})
+    rows = boot(take, site)
+    ((place, _folder, names),) = site.asked
+    assert (place, sorted(names)) == ("boot01", ["bm02", "bm03"])
+    shown = capsys.readouterr().out
+    assert "bm02: Kernel panic" in shown
+    assert "previous boot" in rows["bm02"]["why"]
+    assert "its console: password" in rows["bm02"]["why"]
+    assert BMC["password"] not in shown + rows["bm02"]["why"]
+    assert rows["bm01"]["holds"]
 
 
 def test_a_bmc_that_fails_after_the_request_decides_nothing(take, monkeypatch):
