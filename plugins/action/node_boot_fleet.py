@@ -319,9 +319,7 @@ class ActionModule(ActionBase):
         nodes, diffs = ask_firmware(self._host, asked, set_kinds=True)
         self._diffs += diffs
         for name, node in nodes.items():
-            self._rows[name].failed_if(
-                node.error and f"{name}: not restarted, because of node_bmc_set: {node.error}"
-            )
+            self._rows[name].failed_if(node.error and f"{name}: not restarted, because of node_bmc_set: {node.error}")
         return asked
 
     def _read_back(self, names: Iterable[str]) -> None:

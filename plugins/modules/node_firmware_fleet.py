@@ -14,7 +14,8 @@ author:
   - The Sailloft maintainers (@sailloft)
 description:
   - Reads C(node_bmc_baselines), C(node_bmc_set), C(node_boot_bmc) and C(node_boot_bmc_from) of each named host, and
-    calls M(sailloft.fleet.node_firmware) once on each host that accesses BMCs. Prints what differs, equal differences once.
+    calls M(sailloft.fleet.node_firmware) once on each host that accesses BMCs. Prints what differs, equal
+    differences once.
   - A host whose BMC cannot be read does not hold, and neither fails the task nor stops the others.
 options:
   step:
