@@ -55,7 +55,7 @@ def build(
         cpio.file("init", init.encode(), executable=True),
         # minisign does not read a key file without the comment.
         cpio.file("etc/sailloft/image.pub", f"untrusted comment: {KEY_COMMENT}\n{public_key}\n".encode()),
-        *userland.entries(userland_tree),
+        *{entry.path: entry for entry in (*userland.debug_entries(root), *userland.entries(userland_tree))}.values(),
         *kernel_modules.entries(root, kernel_version, drivers),
     ]
     output.write_bytes(compressed(cpio.archive(entries, epoch), root, kernel_version))

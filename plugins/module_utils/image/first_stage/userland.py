@@ -17,6 +17,9 @@ PROGRAMS = (
     ("minisign", "bin/minisign", "minisign"),
     ("dmsetup", "sbin/dmsetup", "dmsetup"),
 )
+# The server of the debug shell, and the public keys that open it: from the image's own tree, where a layer has both.
+DEBUG_PROGRAMS = (("dropbear", "sbin/dropbear", "dropbear-bin"),)
+DEBUG_KEYS = "etc/sailloft/debug_keys"
 PACKAGES = tuple(package for _name, _place, package in PROGRAMS)
 PROGRAM_FOLDERS = ("bin", "usr/bin", "sbin", "usr/sbin")
 # The default directories of the dynamic loader: Debian's, which name the architecture, and the common ones.
@@ -27,11 +30,17 @@ LIBRARY_FOLDERS = tuple(
 )
 
 
-def entries(tree: Path) -> list[cpio.Entry]:
-    """Return PROGRAMS, their loader and libraries. Raises ImageError if the tree lacks one."""
+def debug_entries(root: Path) -> list[cpio.Entry]:
+    """Return DEBUG_KEYS and DEBUG_PROGRAMS of the image's tree; nothing if it has no keys. Raises ImageError."""
+    keys = file_inside(root, DEBUG_KEYS)
+    return [cpio.file(DEBUG_KEYS, keys.read_bytes()), *entries(root, DEBUG_PROGRAMS)] if keys else []
+
+
+def entries(tree: Path, programs: tuple[tuple[str, str, str], ...] = PROGRAMS) -> list[cpio.Entry]:
+    """Return the programs, their loader and libraries. Raises ImageError if the tree lacks one."""
     entry_by_place: dict[str, cpio.Entry] = {}
     wanted: list[str] = []
-    for program, place, package in PROGRAMS:
+    for program, place, package in programs:
         path = _first(tree, PROGRAM_FOLDERS, program)
         if path is None:
             raise ImageError(

@@ -41,8 +41,9 @@ NICS_ARGUMENT = "sailloft.nics=1"
 # The name of the image that machines boot that are no nodes.
 INSPECTION = "inspection"
 INITRD = "initrd=first-stage"
-# The scripts set the first stage's own arguments. This is the only one of them that a node may set.
+# The scripts set the first stage's own arguments. These are the only ones of them that a node may set.
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
+DEBUG_ARGUMENT = "sailloft.debug=1"
 SECONDS = re.compile(r"[1-9][0-9]{0,8}")
 # The part of the command line that the image's arguments leave: Linux cuts it off at 2048 bytes, including the zero at
 # its end (MOST_ARGUMENT_BYTES has the source).
@@ -235,7 +236,8 @@ def _check_argument(argument: str, subject: str) -> None:
             "use printable ASCII without spaces, quotes, backslashes and ${, starting with a letter, digit or '_'",
             subject=subject,
         )
-    if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
+    allowed = argument == DEBUG_ARGUMENT or argument.startswith(OWN_ARGUMENT_ALLOWED)
+    if argument.startswith(RESERVED_ARGUMENTS) and not allowed:
         raise ImageError(f"kernel argument {argument!r} is set by its script", "remove it", subject=subject)
     reason = wrong_reason(argument)
     if reason:

@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
 KERNEL = IMAGE.manifest.kernel.version
 ARGUMENTS = list(IMAGE.manifest.kernel_arguments)
-OWN = ["hugepages=4", "sailloft.reboot_after_s=60"]
+OWN = ["hugepages=4", "sailloft.reboot_after_s=60", "sailloft.debug=1"]
 LINE = " ".join(
     [
         "initrd=first-stage",

@@ -168,6 +168,7 @@ def test_nodes_start_with_different_servers_and_have_different_pauses():
         ({"kernel_arguments": ["a b"]}, "kernel argument 'a b' cannot be passed on by iPXE"),
         ({"kernel_arguments": ["a=${mac}"]}, "cannot be passed on by iPXE"),
         ({"kernel_arguments": ["sailloft.image=x"]}, "'sailloft.image=x' is set by its script"),
+        ({"kernel_arguments": ["sailloft.debug=2"]}, "is set by its script"),
         ({"kernel_arguments": ["sailloft.reboot_after_s=10m"]}, "sailloft.reboot_after_s=10m' is not in whole seconds"),
         ({"kernel_arguments": ["BOOTIF=x"]}, "'BOOTIF=x' is set by its script"),
     ],
