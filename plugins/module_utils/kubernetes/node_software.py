@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.ranges import format_ranges
-from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import HARDWARE, Cluster, Hardware
+from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import HARDWARE, Cluster, HardwareGroup
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.request import KubernetesRequest
 
 # kubelet's own defaults, which a file with any of them must repeat.
@@ -33,7 +33,7 @@ DETECTOR_NAMESPACE = "kube-system"
 HEALTH = "/usr/bin/sailloft-health"
 
 
-def kubelet(request: KubernetesRequest, hardware: Hardware) -> dict[str, Any]:
+def kubelet(request: KubernetesRequest, hardware: HardwareGroup) -> dict[str, Any]:
     """Return the KubeletConfiguration of nodes with this hardware.
 
     ``restricted`` keeps the devices and CPUs of a pod on as few NUMA nodes as they fit on; ``single-numa-node`` would

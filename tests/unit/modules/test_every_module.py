@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Each module, run as Ansible runs it: its options are those of its documentation, and it ends with one result."""
+"""Each module, run as Ansible runs it: its options are those of its documentation, and it ends with one result.
+
+One file because its table has a line for each module.
+"""
 
 from __future__ import annotations
 

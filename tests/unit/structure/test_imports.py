@@ -43,7 +43,6 @@ ALLOWED = {
     "monitoring": set(),
     "monitoring_host": {"host", "monitoring"},
     "logs": {"host"},
-    "disks": {"host", "topology"},
     "storage": {"disks", "host"},
     "fleet": {"health", "site"},
     "repair": {"health", "scheduler"},

@@ -70,7 +70,6 @@ def report(**changes):
         "caches": [],
         "nics": [f"{MAC} dhcp", "ens1 10.1.0.5/24"],
         "files": "",
-        "caches": [],
     }
     return {**whole, **changes}
 
