@@ -110,7 +110,7 @@ def cluster(tmp_path_factory):
     planned = plan(SETTINGS, {"nodes": NODES}, dict.fromkeys(NODES, RECORDED["aws-g4dn-metal"]), None, SPARES)
     folder = tmp_path_factory.mktemp("slurm") / "cluster"
     # slurmctld asks whether a node is there only when no health check waits for one.
-    with running(folder, planned.files, HealthCheckInterval="15") as cluster:
+    with running(folder, planned.files, expire_s=20, HealthCheckInterval="15") as cluster:
         yield cluster
 
 

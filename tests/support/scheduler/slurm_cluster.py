@@ -35,8 +35,6 @@ STATE = "/var/lib/slurm/slurmctld"
 _HEALTH = "import sys; from ansible_collections.sailloft.fleet.plugins.module_utils.health.main import main; "
 # A loaded machine has taken a minute for what takes a second.
 WAIT_S = 60
-# A requeued job starts when credentials of its first run are no longer valid, with Slurm's own setting after 120 s.
-_REQUEUE = "cred_expire=20"
 # A test that is killed leaves no process behind.
 _WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
 
@@ -44,8 +42,10 @@ _WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
 class SlurmCluster:
     """The daemons of a cluster, in a directory of their own."""
 
-    def __init__(self, folder: Path, files: Mapping[str, str], changes: Mapping[str, str] | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, files: Mapping[str, str], changes: Mapping[str, str] | None = None, expire_s: int = 120
+    ) -> None:
+        self.folder, self.expire_s = folder, expire_s
         folder.mkdir(parents=True)
         self.conf = folder / "slurm.conf"
         self.nodes = node_names(files["slurm.conf"])
@@ -72,9 +72,10 @@ class SlurmCluster:
 
     def _local(self, text: str) -> str:
         user = getpass.getuser()
+        munge = f"socket={self.folder}/munge.socket,cred_expire={self.expire_s}"
         changes = {
             "SlurmctldHost": f"localhost(127.0.0.1)\nSlurmctldPort={self.controller_port}",
-            "SlurmUser": f"{user}\nSlurmdUser={user}\nAuthInfo=socket={self.folder}/munge.socket,{_REQUEUE}",
+            "SlurmUser": f"{user}\nSlurmdUser={user}\nAuthInfo={munge}",
             "StateSaveLocation": str(self.folder / "state"),
             "SlurmdSpoolDir": f"{self.folder}/spool-%n",
             "SlurmctldLogFile": f"{self.folder}/slurmctld.log\nSlurmctldPidFile={self.folder}/slurmctld.pid",
@@ -217,9 +218,11 @@ class SlurmCluster:
 
 
 @contextlib.contextmanager
-def running(folder: Path, files: Mapping[str, str], gate: str = "", **changes: str) -> Iterator[SlurmCluster]:
-    """Run a cluster with all its nodes."""
-    cluster = SlurmCluster(folder, files, changes)
+def running(
+    folder: Path, files: Mapping[str, str], gate: str = "", expire_s: int = 120, **changes: str
+) -> Iterator[SlurmCluster]:
+    """Run a cluster with all its nodes. ``expire_s``: when a requeued job may start, since credentials have expired."""
+    cluster = SlurmCluster(folder, files, changes, expire_s)
     cluster.write(files, gate)
     cluster.health("exit 0")
     (folder / "state").mkdir()
