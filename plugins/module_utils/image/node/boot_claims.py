@@ -193,7 +193,7 @@ def _settings(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
     if report and caches is None:
         made.append(not_applicable(BOOT, by_caches, sorted(plan.caches), PATH, NO_CACHES))
     else:
-        rows.append((by_caches, sorted(plan.caches), sorted(caches or []) if report else None))
+        rows.append((by_caches, sorted(plan.caches), caches and sorted(caches)))
     for claim, wanted, seen in rows:
         if later and seen is not None and seen != wanted:
             reason = f"it booted by statement {sequence}, now there is {plan.sequence}; it takes effect when it boots"
