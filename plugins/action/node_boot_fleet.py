@@ -53,7 +53,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, NoAnswerError, ReachedHost
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
 SPEC: dict[str, Any] = {
@@ -274,7 +274,7 @@ class ActionModule(ActionBase):
         host = self._host(name)
         try:
             return BootAnswer(host.shell.module(self._programs[host.interpreter], host.interpreter))
-        except (AnsibleConnectionFailure, NoAnswerError) as error:
+        except AnsibleConnectionFailure as error:
             return BootAnswer(why=boot_fleet.last_line(str(error)))
 
     def _read(self, names: Iterable[str]) -> dict[str, BootAnswer]:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from ansible import constants
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import become_loader, connection_loader
@@ -28,10 +28,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.at_onc
 SSH_ARGUMENTS = "-o ControlMaster=no -o ControlPath=none -o Compression=no -o ServerAliveInterval=15"
 
 Call = tuple[str, dict[str, Any]]
-
-
-class NoAnswerError(Exception):
-    """The reason why a module has no result: its host does not answer, or answers something else."""
 
 
 class HostVariables(Mapping[str, Any]):
@@ -69,7 +65,7 @@ class NodeShell(ActionBase):
         return self._low_level_execute_command(f"{self._compute_environment_string()} {shlex.join(words)}".strip())
 
     def module(self, program: bytes, interpreter: str) -> dict[str, Any]:
-        """Return the result of a module's program. Raises AnsibleConnectionFailure, NoAnswerError."""
+        """Return the result of a module's program. Raises AnsibleConnectionFailure, also for no result."""
         line = self._connection._shell.build_module_command(
             self._compute_environment_string(), f"#!{interpreter}", ""
         ).strip()
@@ -78,9 +74,9 @@ class NodeShell(ActionBase):
             found = json.loads(next(text for text in reversed(answer["stdout"].splitlines()) if text.startswith("{")))
         except (StopIteration, ValueError) as error:
             text = answer["stderr"].strip() or answer["stdout"].strip() or f"status {answer['rc']}, no output"
-            raise NoAnswerError(text.splitlines()[-1]) from error
+            raise AnsibleConnectionFailure(text.splitlines()[-1]) from error
         if found.get("failed"):
-            raise NoAnswerError(str(found.get("msg") or "no reason was given").strip())
+            raise AnsibleConnectionFailure(str(found.get("msg") or "no reason was given").strip())
         return dict(found)
 
     def program(self, module: str, arguments: dict[str, Any], variables: dict[str, Any]) -> bytes:
