@@ -68,7 +68,16 @@ class BaselineServer(RedfishBmc):
             {
                 ROOT: {"Id": "Root", "Systems": link(f"{ROOT}/Systems"), "UpdateService": link(SERVICE)},
                 f"{ROOT}/Systems": {"Name": "Systems", **collection(SYSTEM)},
-                SYSTEM: {"@odata.id": SYSTEM, "Id": "437XR1138R2", "Name": "Web", "Model": "3500", "Bios": link(BIOS)},
+                SYSTEM: {
+                    "@odata.id": SYSTEM,
+                    "Id": "437XR1138R2",
+                    "Name": "Web",
+                    "Model": "3500",
+                    "Bios": link(BIOS),
+                    # Which sushy 5.7, the last for Python 3.9, requires.
+                    "Boot": {"BootSourceOverrideEnabled": "Disabled"},
+                    "Actions": {"#ComputerSystem.Reset": {"target": f"{SYSTEM}/Actions/ComputerSystem.Reset"}},
+                },
                 BIOS: {
                     "@odata.id": BIOS,
                     "AttributeRegistry": REGISTRY,
