@@ -208,6 +208,7 @@ def test_disks_are_erased_only_by_name_and_policy(fleet):
         ((), wipe, "-l NODE"),
         (("-l", "bm01"), {"policy": "never", **named}, "on_release"),
         (("-l", "bm01"), {"policy": "on_release"}, "0 disks"),
+        (("-l", "bm01"), {"policy": "on_release", "disks": [{"device": "/dev/vda"}]}, "serial"),
     ):
         status, output = fleet.play("release.yml", *arguments, node_boot_wipe=given, **drain)
         assert (status, said in output, drained.exists()) == (2, True, False), output
