@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ PARTS = (
 )
 # RFC 1123 label, the form of a namespace.
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+# A name in braces in a string; JSON has quotes after a brace of its own.
+_PLACEHOLDER = re.compile(r"\{\w+\}")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 # The operator's limit for NVIDIA's NICs (sriov-network-operator, pkg/webhook/validate.go, MlxMaxVFs).
 VFS_MAX = 128
@@ -67,6 +70,8 @@ def read(data: Any) -> KubernetesRequest:
         raise settings.refuse("no parts or no groups", "list at least one, or leave the setting out")
     if request.ipam is not None and not isinstance(request.ipam.get("type"), str):
         raise settings.refuse("ipam has no type", "name the plugin, such as type: nv-ipam")
+    if unknown := _PLACEHOLDER.search(json.dumps(request.ipam).replace("{rail}", "")):
+        raise settings.refuse(f"ipam: {unknown[0]} stands for nothing", "write {rail} for the name of the rail")
     if "multinic" in request.parts and request.multinic_subnet is None:
         raise settings.refuse("the part multinic needs multinic_subnet", "give the network of all pods")
     return request

@@ -239,6 +239,7 @@ def test_multinic_networks_have_room_for_all_nodes_and_rails():
         {"parts": ["gpus"]},
         {"groups": ["none"]},
         {"ipam": {"pool": "a"}},
+        {"ipam": {"type": "nv-ipam", "poolName": "{rial}"}},
         {"namespace": "A_b"},
         {"reserved_mib": "4Gi"},
         {"parts": ["multinic"]},
