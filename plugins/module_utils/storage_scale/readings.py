@@ -98,16 +98,20 @@ def parse(text: str) -> dict[str, list[Record]]:
 
 def read(data: Mapping[str, Any]) -> dict[str, NodeReading]:
     """Return the readings by node, from the results of storage_scale_info. Raises ScaleError."""
+    return {node: _node_reading(node, reading) for node, reading in data.items()}
+
+
+def _node_reading(node: str, reading: Any) -> NodeReading:
     try:
-        return {
-            node: NodeReading(
-                tuple(RdmaPort(**port) for port in reading["ports"]),
-                dict(reading["outputs"]),
-                dict(reading["mounts"]),
-            )
-            for node, reading in data.items()
-        }
+        return NodeReading(
+            tuple(RdmaPort(**port) for port in reading["ports"]),
+            dict(reading["outputs"]),
+            dict(reading["mounts"]),
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
+        cause = reading.get("msg") if isinstance(reading, Mapping) else ""
         raise ScaleError(
-            f"readings: not results of storage_scale_info ({error})", "give {node: its registered result}"
+            f"it was not read: {cause or 'this is no result of storage_scale_info'}",
+            "read the node again, or leave it out of readings",
+            subject=node,
         ) from error

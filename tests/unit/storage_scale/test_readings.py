@@ -15,6 +15,14 @@ def test_readings_of_another_form_are_refused(data):
         readings.read(data)
 
 
+def test_the_node_that_was_not_read_is_named_with_its_cause():
+    failed = {"unreachable": True, "msg": "No route to host"}
+    with pytest.raises(ScaleError) as error:
+        readings.read({"n1": {"ports": [], "outputs": {}, "mounts": {}}, "n2": failed})
+    assert "n2" in str(error.value)
+    assert "No route to host" in str(error.value)
+
+
 def test_fields_are_decoded_and_lines_belong_to_their_header():
     text = (
         printed.lines("mmlsfs", "", "deviceName:data:", "fs1:%2Fgpfs%3Afs1:")
