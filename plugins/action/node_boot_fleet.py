@@ -14,11 +14,12 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
@@ -60,7 +61,7 @@ SPEC: dict[str, Any] = {
     "step": {
         "type": "str",
         "required": True,
-        "choices": ["look", "drain", "boot", "prove", "return", "returned", "spares"],
+        "choices": ["look", "drain", "drained", "boot", "prove", "return", "returned", "spares"],
     },
     "names": {"type": "list", "elements": "str", "required": True},
     "rows": {"type": "dict", "default": {}},
@@ -170,16 +171,26 @@ class ActionModule(ActionBase):
         states = self._read(self._rows)
         running = []
         for name, row in self._rows.items():
-            files = node_files.digest_of(node_boot_scripts.files_of(name, self._host(name).variables))
-            row.look(states[name], self._arguments(name), files, self._flag(name, "node_boot_force"))
-            row.tasks = [hook for hook in (DRAIN, HEALTH, RETURN) if "tasks" in self._hook(name, hook)]
-            row.mac = str(self._host(name).variables.get("node_boot_mac") or "")
-            row.spare = self._flag(name, "node_boot_spare")
-            row.domains = wave_limits.domains_of(self._host(name).variables)
-            row.power_kw = float(self._host(name).variables.get("node_boot_power_kw") or 0)
-            if row.image and row.running == row.image and not row.forced:
+            if name not in states or not self._given_to(name, row, states[name]):
+                row.needed = False
+            elif row.image and row.running == row.image and not row.forced:
                 running.append(name)
         return self._prove_all({name: states[name].state or {} for name in running})
+
+    def _given_to(self, name: str, row: BootRow, answer: BootAnswer) -> bool:
+        """Take note of what a node runs, and of its variables. Return False if one is wrong: it is not booted."""
+        with self._alone(name):
+            variables = self._host(name).variables
+            files = node_files.digest_of(node_boot_scripts.files_of(name, variables))
+            row.look(answer, self._arguments(name), files, self._flag(name, "node_boot_force"))
+            row.tasks = self._tasks_of(name)
+            row.mac = str(variables.get("node_boot_mac") or "")
+            row.spare = self._flag(name, "node_boot_spare")
+            row.domains = wave_limits.domains_of(variables)
+            row.power_kw = float(variables.get("node_boot_power_kw") or 0)
+            self._limits(name)
+            return True
+        return False
 
     def _drain(self) -> list[str]:
         """Take the nodes that are to boot out of service."""
@@ -188,8 +199,18 @@ class ActionModule(ActionBase):
         boots = [name for name, row in self._rows.items() if row.needed]
         for name in boots:
             self._rows[name].begin()
-        self._commands(boots, DRAIN)
-        return [name for name in boots if DRAIN in self._rows[name].tasks]
+            # A node that is to be erased was not looked at.
+            with self._alone(name):
+                self._rows[name].tasks = self._tasks_of(name)
+        self._commands([name for name in boots if self._rows[name].boots], DRAIN)
+        return [name for name in boots if self._rows[name].boots and DRAIN in self._rows[name].tasks]
+
+    def _drained(self) -> list[str]:
+        """Take note which nodes the tasks have not taken out of service."""
+        for name, row in self._rows.items():
+            if row.boots and DRAIN in row.tasks:
+                row.failed_if(self._ran(name, DRAIN))
+        return []
 
     def _boot(self) -> list[str]:
         """Restart the nodes, wait until they have booted, and prove them."""
@@ -198,12 +219,9 @@ class ActionModule(ActionBase):
             print_lines(shown)
             self._changed = self._changed or bool(shown)
             return []
-        boots = [name for name, row in self._rows.items() if row.boots]
-        for name in boots:
-            if DRAIN in self._rows[name].tasks:
-                self._rows[name].failed_if(self._ran(name, DRAIN))
-        set_on = self._set_firmware([name for name in boots if self._rows[name].boots])
-        states = self._wait(self._restart([name for name in boots if self._rows[name].boots]))
+        self._drained()
+        set_on = self._set_firmware([name for name, row in self._rows.items() if row.boots])
+        states = self._wait(self._restart([name for name, row in self._rows.items() if row.boots]))
         self._read_back(name for name in set_on if name in states)
         return self._prove_all({name: state for name, state in states.items() if not self._rows[name].why})
 
@@ -226,8 +244,8 @@ class ActionModule(ActionBase):
         back = [name for name, row in self._rows.items() if row.returns]
         self._commands(back, RETURN)
         for name in back:
-            self._rows[name].out = RETURN in self._rows[name].tasks
-        return [name for name in back if self._rows[name].out]
+            self._rows[name].out = RETURN in self._rows[name].tasks or not self._rows[name].holds
+        return [name for name in back if self._rows[name].returns]
 
     def _spares(self) -> list[str]:
         """Return spares to service, in place of other nodes."""
@@ -245,8 +263,45 @@ class ActionModule(ActionBase):
 
     # What the steps share.
 
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """Let a wrong variable of a node fail this node, and no other."""
+        try:
+            yield
+        except (AnsibleError, SailloftError, AttributeError, LookupError, TypeError, ValueError) as error:
+            self._rows[name].fails(f"{name}: its variables: {boot_fleet.last_line(str(error))}; correct them")
+
     def _hook(self, name: str, hook: str) -> dict[str, Any]:
         return dict(self._host(name).variables.get(hook) or {})
+
+    def _tasks_of(self, name: str) -> list[str]:
+        """Return the hooks of a node that are files of tasks."""
+        return [hook for hook in (DRAIN, HEALTH, RETURN) if "tasks" in self._hook(name, hook)]
+
+    def _limits(self, name: str) -> Limits:
+        variables = self._host(name).variables
+        return Limits(
+            self._rows[name].boot_id,
+            float(variables.get("node_boot_restart_timeout_s") or 120),
+            float(variables.get("node_boot_timeout_s") or 1800),
+        )
+
+    def _reached(self, names: Iterable[str], hook: str, usual: str) -> dict[str, tuple[ReachedHost, list[str]]]:
+        """Return the host and the command of a hook for each node that has one; ``usual`` is the host, if it is named.
+
+        Each host's connection is made here, in the main thread.
+        """
+        reached: dict[str, tuple[ReachedHost, list[str]]] = {}
+        for name in names:
+            with self._alone(name):
+                given = self._hook(name, hook)
+                if "command" in given:
+                    if not isinstance(given["command"], (list, tuple)):
+                        raise ValueError(f"{hook}.command is not a list of words")
+                    place = self._host(str(given.get("host") or usual or name))
+                    place.shell  # noqa: B018 see above
+                    reached[name] = (place, [str(part) for part in given["command"]])
+        return reached
 
     def _flag(self, name: str, setting: str) -> bool:
         return bool(boolean(self._host(name).variables.get(setting) or False))
@@ -278,10 +333,14 @@ class ActionModule(ActionBase):
             return BootAnswer(why=boot_fleet.last_line(str(error)))
 
     def _read(self, names: Iterable[str]) -> dict[str, BootAnswer]:
+        """Return the answers of the nodes whose variables say how to reach them."""
         answers: dict[str, BootAnswer] = {}
-        chosen = list(names)
-        for name in chosen:
-            self._program(self._host(name))
+        chosen: list[str] = []
+        for name in names:
+            with self._alone(name):
+                self._host(name).shell  # noqa: B018 it is made here, in the main thread
+                self._program(self._host(name))
+                chosen.append(name)
         at_once(chosen, self._ask, lambda name, outcome: answers.update({name: self._answer(outcome)}), self._read_s)
         return {name: answers[name] for name in chosen}
 
@@ -297,25 +356,21 @@ class ActionModule(ActionBase):
 
     def _commands(self, names: list[str], hook: str) -> None:
         """Run the command of a hook for each node that has one; a failure is the node's."""
-        hooks = {name: self._hook(name, hook) for name in names}
-        chosen = {name: value for name, value in hooks.items() if "command" in value}
-        places = {name: self._host(str(value.get("host") or "localhost")) for name, value in chosen.items()}
-        for place in places.values():
-            place.shell  # noqa: B018 it is made here, in the main thread
+        reached = self._reached(names, hook, "localhost")
 
         def ended(name: str, outcome: dict[str, Any] | Exception) -> None:
-            failure = boot_fleet.command_failure(name, chosen[name]["command"], places[name].name, outcome)
-            if failure:
-                self._rows[name].fails(failure)
+            place, command = reached[name]
+            self._rows[name].failed_if(boot_fleet.command_failure(name, command, place.name, outcome))
 
-        at_once(
-            chosen, lambda name: places[name].shell.command(chosen[name]["command"]), ended, lambda _name: COMMAND_S
-        )
-        self._changed = self._changed or bool(chosen)
+        at_once(reached, lambda name: reached[name][0].shell.command(reached[name][1]), ended, lambda _name: COMMAND_S)
+        self._changed = self._changed or bool(reached)
 
     def _set_firmware(self, names: list[str]) -> list[str]:
         """Set what differs from the baselines of nodes, for their restart; return the nodes that have one to keep."""
-        asked = [name for name in names if kinds_of(self._host(name))]
+        asked = []
+        for name in names:
+            with self._alone(name):
+                asked += [name] if kinds_of(self._host(name)) else []
         nodes, diffs = ask_firmware(self._host, asked, set_kinds=True)
         self._diffs += diffs
         for name, node in nodes.items():
@@ -337,9 +392,10 @@ class ActionModule(ActionBase):
             if fault:
                 self._rows[name].fails(fault)
                 continue
-            by_place.setdefault(place_of(self._host(name)), []).append(
-                {"node": name, "bmc": bmc, "http_boot": self._given["http_boot"]}
-            )
+            with self._alone(name):
+                by_place.setdefault(place_of(self._host(name)), []).append(
+                    {"node": name, "bmc": bmc, "http_boot": self._given["http_boot"]}
+                )
         began: dict[str, float] = {}
 
         def ended(place: str, outcome: dict[str, Any] | Exception) -> None:
@@ -364,12 +420,7 @@ class ActionModule(ActionBase):
         waits, states, elapsed = {}, {}, {}
         for name, began_s in began.items():
             host, row = self._host(name), self._rows[name]
-            limits = Limits(
-                row.boot_id,
-                float(host.variables.get("node_boot_restart_timeout_s") or 120),
-                float(host.variables.get("node_boot_timeout_s") or 1800),
-            )
-            waits[name] = BootWait(name, limits, began_s, time.monotonic(), host.shell.port(), row.doubt)
+            waits[name] = BootWait(name, self._limits(name), began_s, time.monotonic(), host.shell.port(), row.doubt)
             self._program(host)
         shown = boot_fleet.BootProgress(self._given["title"], len(waits), print_lines)
         failed: list[str] = []
@@ -433,21 +484,18 @@ class ActionModule(ActionBase):
         for name in due:
             self._rows[name].unproven = True
         rest = {name: state for name, state in states.items() if not self._rows[name].unproven}
-        hooks = {name: self._hook(name, HEALTH) for name in rest}
-        asked = {name: hook["command"] for name, hook in hooks.items() if "command" in hook}
-        places = {name: self._host(str(hooks[name].get("host") or name)) for name in asked}
-        for place in places.values():
-            place.shell  # noqa: B018 it is made here, in the main thread
+        reached = self._reached(rest, HEALTH, "")
 
         def ended(name: str, outcome: dict[str, Any] | Exception) -> None:
-            title = " ".join(asked[name])
-            failure = boot_fleet.command_failure(name, asked[name], places[name].name, outcome)
+            place, command = reached[name]
+            title = " ".join(command)
+            failure = boot_fleet.command_failure(name, command, place.name, outcome)
             output = boot_fleet.command_output(outcome) if isinstance(outcome, dict) else failure
             self._write_proof(name, rest[name], Gate(title, not failure, output))
 
-        at_once(asked, lambda name: places[name].shell.command(asked[name]), ended, self._health_s)
+        at_once(reached, lambda name: reached[name][0].shell.command(reached[name][1]), ended, self._health_s)
         for name in rest:
-            if name not in asked:
+            if name not in reached and not self._rows[name].why:
                 self._write_proof(name, rest[name], None)
         return [] if self._task.check_mode else due
 

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware import baseline, state
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import call_limit_s
@@ -31,13 +32,18 @@ START_S = 60.0
 
 
 def kinds_of(host: ReachedHost) -> list[str]:
-    """Return what is to be set on a host that has baselines: kinds of ``node_bmc_set``."""
-    return sorted(set(host.variables.get("node_bmc_set") or ()).intersection(KINDS)) if baselines_of(host) else []
+    """Return what is to be set on a host that has baselines: kinds of ``node_bmc_set``. Raises BaselineError."""
+    given = host.variables.get("node_bmc_set") or []
+    if not isinstance(given, (list, tuple)) or any(kind not in KINDS for kind in given):
+        raise baseline.BaselineError(
+            f"{given!r} is not a list of {' and '.join(KINDS)}", "correct it", subject=f"{host.name}: node_bmc_set"
+        )
+    return sorted(set(given)) if baselines_of(host) else []
 
 
-def baselines_of(host: ReachedHost) -> dict[str, Any]:
-    """Return ``node_bmc_baselines``."""
-    return dict(host.variables.get("node_bmc_baselines") or {})
+def baselines_of(host: ReachedHost) -> Any:
+    """Return ``node_bmc_baselines``, not checked."""
+    return host.variables.get("node_bmc_baselines") or {}
 
 
 def place_of(host: ReachedHost) -> str:
@@ -68,18 +74,19 @@ def ask_firmware(
     for name in names:
         host = hosts(name)
         bmc, fault = bmc_of(host)
-        kinds, place = kinds_of(host) if set_kinds else [], place_of(host)
-        given = {"nodes": [], "set": kinds, "restarted": restarted, "host": place}
         try:
-            baseline.read(baselines_of(host), name)
-        except baseline.BaselineError as error:
+            kinds, place, baselines = kinds_of(host), place_of(host), baselines_of(host)
+            baseline.read(baselines, name)
+        except (SailloftError, AnsibleError) as error:
             fault = fault or str(error)
         if fault:
             answers[name] = NodeFirmware(error=fault)
             continue
+        kinds = kinds if set_kinds else []
+        given = {"nodes": [], "set": kinds, "restarted": restarted, "host": place}
         own = {key: bmc[key] for key in OF_BMC if key in bmc}
         rows = calls.setdefault(f"{place} {kinds}", (place, given))[1]["nodes"]
-        rows.append({"name": name, "bmc": own, "baselines": baselines_of(host)})
+        rows.append({"name": name, "bmc": own, "baselines": baselines})
 
     def ended(key: str, outcome: dict[str, Any] | Exception) -> None:
         place, given = calls[key]
@@ -126,7 +133,7 @@ class ActionModule(ActionBase):
             lines.insert(0, f"{fold(without)}: not compared, without node_bmc_baselines")
         if given["step"] != "set":
             print_lines(lines)
-        kinds = {name: kinds_of(host(name)) for name in names}
+        kinds = {name: [] if node.error else kinds_of(host(name)) for name, node in nodes.items()}
         failures = {
             name: node.error if given["step"] == "set" else node.why_not(kinds[name]) for name, node in nodes.items()
         }

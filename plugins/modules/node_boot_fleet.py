@@ -27,11 +27,11 @@ options:
       - V(look) reads what the nodes run, and proves those that run their image. V(drain) runs C(node_boot_drain) for
         the nodes that have to boot, which V(boot) restarts through their BMCs (M(sailloft.fleet.node_boot_restart)),
         waits for and proves. V(return) runs C(node_boot_return) for those that are proven.
-      - Hooks that are files of tasks are left to the play, on the nodes in RV(due). V(prove) and V(returned) take note
-        of their results, which each node has in C(__node_boot_ran).
+      - Hooks that are files of tasks are left to the play, on the nodes in RV(due). V(drained), V(prove) and
+        V(returned) take note of their results, which each node has in C(__node_boot_ran).
       - V(spares) returns the nodes to service, although they are spares.
     type: str
-    choices: [look, drain, boot, prove, return, returned, spares]
+    choices: [look, drain, drained, boot, prove, return, returned, spares]
     required: true
   names:
     description: The nodes.

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from ansible import constants
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import become_loader, connection_loader
@@ -168,10 +168,13 @@ class HostsOfTask:
 
     def call(self, module: str, calls: Mapping[str, Call], ended: Ended[Any], limit_s: Callable[[str], float]) -> None:
         """Run a module for each of ``calls``, hosts and arguments, at once. ``ended`` gets a result or the error."""
-        programs = {
-            key: (self(place), self(place).shell.program(module, arguments, dict(self(place).values)))
-            for key, (place, arguments) in calls.items()
-        }
+        programs: dict[str, tuple[ReachedHost, bytes]] = {}
+        for key, (place, arguments) in calls.items():
+            try:
+                host = self(place)
+                programs[key] = (host, host.shell.program(module, arguments, dict(host.values)))
+            except AnsibleError as error:  # such as that there is no such host: the others are reached
+                ended(key, error)
 
         def run(key: str) -> dict[str, Any]:
             host, program = programs[key]

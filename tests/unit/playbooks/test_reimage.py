@@ -230,3 +230,15 @@ def test_the_consoles_of_a_server_are_shown_without_passwords(fleet):
     assert status == 0, output
     assert '+CONSOLE name="bm01" dev="ipmi:127.0.0.1"' in output
     assert b"none".hex() not in output
+
+
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_a_play_in_batches_boots_one_batch_at_a_time(fleet):
+    """The second node of a play with serial must not boot when the first one has failed."""
+    book = fleet.folder / "batches.yml"
+    play = {"hosts": "nodes", "serial": 1, "gather_facts": False, "roles": ["sailloft.fleet.node_boot"]}
+    book.write_text(json.dumps([play]))
+    fleet.fate({("bm01", OLD): "lost"})
+    status, output = fleet.play(str(book), node_boot_force=True)
+    assert status == 2, output
+    assert fleet.boots() == ["bm01 old channel"]

@@ -11,7 +11,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from image_samples import Sample
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_fleet
@@ -366,3 +366,55 @@ def test_a_clock_of_the_controller_that_jumps_fails_no_node(take, monkeypatch, j
     monkeypatch.setattr(node_boot_fleet.time, "time", lambda: real() + next(jumps))
     rows = boot(take, Site(monkeypatch, NAMES))
     assert all(row["holds"] for row in rows.values())
+
+
+def test_a_drain_that_is_a_file_of_tasks_runs_on_nodes_that_were_not_looked_at(take, monkeypatch):
+    """A node whose disks are to be erased need not answer for its image."""
+    site = Site(monkeypatch, NAMES, {"bm02": {"node_boot_drain": {"tasks": "drain.yml"}}})
+    result = take(site, "drain", {name: {"needed": True} for name in NAMES})
+    assert result["due"] == ["bm02"]
+    for ran, failed in (
+        ({}, True),
+        ({"hook": boot_fleet.DRAIN, "failure": "jobs"}, True),
+        ({"hook": boot_fleet.DRAIN}, False),
+    ):
+        site.variables["bm02"]["__node_boot_ran"] = ran
+        rows = take(site, "drained", result["rows"])["rows"]
+        assert [name for name in NAMES if rows[name]["why"]] == (["bm02"] if failed else [])
+
+
+@pytest.mark.parametrize(
+    ("variables", "part"),
+    [
+        ({"node_boot_bmc_from": "nowhere"}, "nowhere"),
+        ({"node_boot_drain": {"command": ["drain"], "host": "nowhere"}}, "nowhere"),
+        ({"node_boot_health": {"command": ["gpu-health"], "host": "nowhere"}}, "nowhere"),
+        ({"node_boot_return": {"command": ["resume"], "host": "nowhere"}}, "nowhere"),
+        ({"node_boot_drain": {"command": "drain it"}}, "node_boot_drain"),
+        ({"node_boot_drain": "drain.sh"}, "variables"),
+        ({"node_boot_power_kw": "10 kW"}, "10 kW"),
+        ({"node_boot_domains": ["rack1"]}, "variables"),
+        ({"node_boot_timeout_s": "30m"}, "30m"),
+        ({"node_boot_kernel_arguments": 5}, "variables"),
+        ({**BASELINE, "node_bmc_set": "bios"}, "node_bmc_set"),
+        ({**BASELINE, "node_bmc_set": ["bioss"]}, "bioss"),
+        ({**BASELINE, "node_bmc_set": 1}, "node_bmc_set"),
+        ({**BASELINE, "node_bmc_baselines": ["X"]}, "node_bmc_baselines"),
+        ({**BASELINE, "node_boot_bmc_from": "nowhere"}, "nowhere"),
+    ],
+)
+def test_a_wrong_variable_of_a_node_fails_this_node_alone(take, monkeypatch, variables, part):
+    site = Site(monkeypatch, NAMES, {"bm02": variables})
+    reached = site.place
+
+    def place(name):
+        if name == "nowhere":
+            raise AnsibleActionFail("nowhere: the inventory has no such host")
+        return reached(name)
+
+    monkeypatch.setattr(site, "place", place)
+    rows = boot(take, site)
+    assert {name: row["holds"] for name, row in rows.items()} == {"bm01": True, "bm02": False, "bm03": True}
+    assert part in rows["bm02"]["why"]
+    # Only a hook that is asked after the boot is too late.
+    assert (site.boots["bm02"], rows["bm02"]["out"]) == ((2, True) if rows["bm02"]["booted"] else (1, False))
