@@ -39,7 +39,7 @@ options:
         description: Its serial number, as C(lsblk -o SERIAL) shows it.
         type: str
       pci:
-        description: The PCI address of its controller, such as V(0000:5e:00.0).
+        description: The PCI address of its NVMe controller, such as V(0000:5e:00.0), or of a controller with one disk.
         type: str
   keep_labels:
     description: Labels of file systems and partitions whose disks are never erased.
@@ -129,7 +129,7 @@ def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
     methods = {disk.path: eraser.method(disk, given["method"]) for disk in chosen}
     if not is_check:
         for disks in of_controllers(chosen):
-            eraser.erase(disks, methods[disks[0].path])
+            eraser.erase(still_unused(system, given["keep_labels"], disks), methods[disks[0].path])
     rows = [
         {"path": disk.path, "serial": disk.serial, "size_bytes": disk.size_bytes, "method": methods[disk.path]}
         for disk in chosen
@@ -137,6 +137,22 @@ def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
     before = "".join(f"{row['path']} {row['serial']}\n" for row in rows)
     after = "".join(f"{row['path']} {row['serial']} erased ({row['method']})\n" for row in rows)
     return {"changed": bool(rows), "disks": rows, "diff": {"before": before, "after": after}}
+
+
+def still_unused(system: System, keep_labels: list[str], disks: list[NodeDisk]) -> list[NodeDisk]:
+    """Return disks that are the same and that nothing uses: the erasure of those before may have lasted hours.
+
+    Raises DiskError and HostError.
+    """
+    now = {disk.path: disk for disk in find(system, keep_labels)}
+    for disk in disks:
+        if now.get(disk.path) != disk:
+            uses = "; ".join(now[disk.path].uses) if disk.path in now else ""
+            raise DiskError(
+                f"{disk.path} has changed since this run began: {uses or 'it is not the same disk any more'}",
+                "it and those after it were not erased; end its uses, and run again",
+            )
+    return disks
 
 
 def of_controllers(disks: list[NodeDisk]) -> list[list[NodeDisk]]:

@@ -26,6 +26,7 @@ POLL_S = 5.0
 # Sanitize Action (SANACT) by the bit of Sanitize Capabilities (SANICAP) that offers it, in the order of choice: block
 # erase, crypto erase.
 SANITIZE_ACTIONS = ((0x2, 2), (0x1, 4))
+SERIAL = slice(4, 24)  # Serial Number (SN), padded with spaces
 FORMAT_OFFERED = 0x2  # Optional Admin Command Support (OACS), bit 1
 # Sanitize Status (SSTAT), bits 2:0.
 NEVER, COMPLETED, IN_PROGRESS, FAILED, COMPLETED_ALLOCATED = range(5)
@@ -81,11 +82,16 @@ class Eraser:
         """Erase disks of one controller, or a single one, and read it back. Raises DiskError and HostError."""
         first = disks[0]
         if method == "sanitize":
+            identify = self.binary(["nvme", "id-ctrl", "--raw-binary", _controller(first)])
+            action = abilities(identify).sanitize
+            # With multipath, a namespace may have another number than its controller.
+            if identify[SERIAL].decode("ascii", "replace").strip() != first.serial:
+                cause = f"{_controller(first)} is not the controller of {first.path}"
+                raise DiskError(cause, "it is not erased; use the method format")
             # One that a killed run began goes on by itself.
             self.wait_for_sanitize(first, begun=False)
         marks = {disk.path: _mark(disk) for disk in disks}
         if method == "sanitize":
-            action = abilities(self.binary(["nvme", "id-ctrl", "--raw-binary", first.path])).sanitize
             self.system.run(["nvme", "sanitize", _controller(first), f"--sanact={action}"])
             self.wait_for_sanitize(first, begun=True)
         for disk in disks:

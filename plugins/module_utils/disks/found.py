@@ -60,17 +60,24 @@ def find(system: System, keep_labels: Collection[str]) -> list[NodeDisk]:
 def choose(disks: Sequence[NodeDisk], wanted: Sequence[dict[str, str | None]]) -> list[NodeDisk]:
     """Return the disks that ``wanted`` names by serial or pci, each once. Raises DiskError if one is missing or used.
 
-    All namespaces of an NVMe controller have its address and serial: they are erased together, or not at all.
+    All namespaces of an NVMe controller have its address and serial: they are erased together, or not at all. Other
+    disks are never chosen together: the address of a SATA or SAS controller would be that of all its disks.
     """
     chosen: dict[str, NodeDisk] = {}
     for one in wanted:
-        key, value = next((key, str(value)) for key, value in one.items() if value)
-        same = [disk for disk in disks if value == disk.serial or value in disk.addresses]
+        key, value = next(((key, str(value)) for key, value in one.items() if value), ("serial", ""))
+        names = {disk.path: {disk.serial} if key == "serial" else disk.addresses for disk in disks}
+        same = [disk for disk in disks if value and value in names[disk.path]]
         if not same:
             known = ", ".join(f"{disk.path} ({disk.serial or 'no serial'})" for disk in disks) or "none"
             raise DiskError(
                 f"this host has no disk with the {key} {value}, but {known}",
                 "nothing was erased; correct node_boot_wipe.disks, or check whether the disk is broken",
+            )
+        if len(same) > 1 and any(not disk.is_nvme or disk.addresses != same[0].addresses for disk in same):
+            raise DiskError(
+                f"the {key} {value} is that of {', '.join(disk.path for disk in same)}",
+                "nothing was erased; name each of these disks by what it alone has, its serial or its address",
             )
         chosen.update({disk.path: disk for disk in same})
     used = [f"{disk.path}: {'; '.join(disk.uses)}" for disk in chosen.values() if disk.uses]
@@ -115,15 +122,16 @@ def _kept(path: str, keep_labels: Collection[str]) -> Iterator[str]:
     """Yield the labels to keep, read from the device itself: lsblk shows those that udev has seen."""
     if not keep_labels:
         return
+    # As values: the form "export" escapes characters of a label.
+    tags = [part for name in ("LABEL", "PART_ENTRY_NAME") for part in ("--match-tag", name)]
     probed = subprocess.run(
-        ["blkid", "--probe", "--output", "export", path], capture_output=True, check=False, timeout=60
+        ["blkid", "--probe", "--output", "value", *tags, path], capture_output=True, check=False, timeout=60
     )
     # blkid ends in the same way where it could not open the device.
     if probed.returncode not in (0, NOTHING_FOUND) or probed.stderr:
         yield f"{path} cannot be read to look for labels that are kept (blkid ended with {probed.returncode})"
-    for line in probed.stdout.decode(errors="replace").splitlines():
-        name, _equals, label = line.partition("=")
-        if name in ("LABEL", "PART_ENTRY_NAME") and label.replace("\\ ", " ") in keep_labels:
+    for label in probed.stdout.decode(errors="replace").splitlines():
+        if label in keep_labels:
             yield f"{path} has the label {label}, which is kept"
 
 

@@ -75,3 +75,16 @@ def test_a_sanitize_is_awaited_and_its_failure_named(monkeypatch, logs, said):
     else:
         with pytest.raises(DiskError, match=said):
             eraser.wait_for_sanitize(NVME, begun=True)
+
+
+def test_another_controller_than_that_of_the_disk_is_not_sanitized(monkeypatch):
+    data = bytearray(identify(0, 0x2))
+    data[4:24] = b"S9".ljust(20)
+    log = struct.pack("<HH", 0, 0)
+    ran = []
+    monkeypatch.setattr(erase, "_mark", lambda disk: ran.append(disk) or [])
+    monkeypatch.setattr(Eraser, "binary", lambda self, argv: bytes(data) if "id-ctrl" in argv else log)
+    monkeypatch.setattr(System, "run", lambda self, argv, **_rest: ran.append(argv))
+    with pytest.raises(DiskError, match="not the controller"):
+        Eraser(System(), 1).erase([NVME], "sanitize")
+    assert ran == []

@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.erase import Eraser
 from ansible_collections.sailloft.fleet.plugins.module_utils.disks.found import DiskError, NodeDisk, choose, find
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.modules import node_wipe
 
 needs_loops = pytest.mark.skipif(
     os.geteuid() != 0 or not os.path.exists("/dev/loop-control") or not shutil.which("mkfs.ext4"),
@@ -108,6 +110,24 @@ def test_a_disk_with_a_label_that_is_kept_is_used(loop):
     assert disk_of(loop, ["cache"]).uses == ()
 
 
+@needs_loops
+@pytest.mark.parametrize("label", ['my"cache', "ca$che", "my cache", "données"])
+def test_a_label_is_kept_whatever_its_characters(loop, label):
+    subprocess.run(["e2label", loop, label], check=True)
+    assert any(label in use for use in disk_of(loop, [label]).uses)
+
+
+@needs_loops
+def test_a_disk_that_is_used_while_others_are_erased_is_not_erased(loop):
+    disk = disk_of(loop)
+    assert node_wipe.still_unused(System(), [], [disk]) == [disk]
+    with open(loop, "rb"), pytest.raises(DiskError, match=f"process {os.getpid()}"):
+        node_wipe.still_unused(System(), [], [disk])
+    other = replace(disk, serial="another")
+    with pytest.raises(DiskError, match="not the same"):
+        node_wipe.still_unused(System(), [], [other])
+
+
 def disk(name="nvme0n1", serial="S1", address="0000:5e:00.0", uses=()):
     return NodeDisk(name, f"/dev/{name}", serial, SIZE, frozenset([address]), tuple(uses))
 
@@ -127,3 +147,12 @@ def test_a_missing_or_used_disk_stops_all():
         choose(disks, [{"serial": "S4"}, {"serial": "S9"}])
     # A disk without a serial is not chosen by an empty one.
     assert choose([disk("vda", "")], []) == []
+
+
+@pytest.mark.parametrize("wanted", [{"pci": "0000:00:17.0"}, {"serial": "S2"}, {"serial": ""}, {"serial": None}, {}])
+def test_disks_that_a_name_does_not_tell_apart_are_not_erased(wanted):
+    """Disks behind one SATA controller, or two disks with one serial."""
+    disks = [disk("sda", "S2", "0000:00:17.0"), disk("sdb", "S3", "0000:00:17.0"), disk("sdc", "S2", "0000:00:18.0")]
+    with pytest.raises(DiskError):
+        choose([*disks, disk("vda", "")], [wanted])
+    assert choose(disks, [{"pci": "0000:00:18.0"}]) == disks[2:]

@@ -232,6 +232,7 @@ def test_the_consoles_of_a_server_are_shown_without_passwords(fleet):
     assert b"none".hex() not in output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fleet", [2], indirect=True)
 def test_a_play_in_batches_boots_one_batch_at_a_time(fleet):
     """The second node of a play with serial must not boot when the first one has failed."""
