@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import class_of, read_nics
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import (
     Policy,
@@ -21,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.errors import KubernetesError
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.rails import Rail, rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.request import VFS_MAX, KubernetesRequest
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.writes import READ_REQUEST_BYTES
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm import compute_fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
@@ -30,6 +34,8 @@ LABEL = "sailloft.fleet"
 HARDWARE = f"{LABEL}/hardware"
 # The variables of nodes that the plan reads.
 VARIABLES = ("roce_policy", "roce_host_class", "roce_host_nics", "gpu_host_sriov", "gpu_node_pci", "gpu_node_mig_off")
+# RFC 1123 subdomain (Kubernetes, "Object Names and IDs").
+_NODE = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 INFINIBAND_CLASS = 0x0207  # PCI_CLASS_NETWORK_INFINIBAND
 
 
@@ -91,6 +97,13 @@ def read_cluster(
         raise KubernetesError(
             f"the groups {', '.join(request.groups)} have no hosts", "name those of the nodes in groups"
         )
+    for name in names:
+        if not _NODE.fullmatch(name):
+            raise KubernetesError(
+                "a node of Kubernetes cannot have this name",
+                "use lower-case letters, digits, '-' and '.', at most 253",
+                subject=name,
+            )
     one = _common(names, variables)
     cluster = Cluster(request, site, names, [], None, None, one["max_read_request_bytes"], one["mig_off"], {})
     by_name: dict[str, HardwareGroup] = {}
@@ -132,9 +145,12 @@ def _common(nodes: list[str], variables: Mapping[str, Mapping[str, Any]]) -> dic
             raise KubernetesError(
                 f"{name} differs between {first} and {second}", "give all nodes of the cluster one value"
             )
-    pci = common.pop("gpu_node_pci") or {}
-    common["max_read_request_bytes"] = pci.get("max_read_request_bytes") or 4096
-    common["mig_off"] = common.pop("gpu_node_mig_off") is not False
+    pci = Settings(KubernetesError, "gpu_node_pci", common.pop("gpu_node_pci") or {})
+    # 0, which leaves a node as it is, says nothing.
+    size = pci.value("max_read_request_bytes", values.among(0, *READ_REQUEST_BYTES), 0)
+    common["max_read_request_bytes"] = size or 4096
+    mig_off = Settings(KubernetesError, "nodes", {"gpu_node_mig_off": common.pop("gpu_node_mig_off")})
+    common["mig_off"] = mig_off.value("gpu_node_mig_off", values.flag, True)
     return common
 
 

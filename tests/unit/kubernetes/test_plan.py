@@ -251,3 +251,18 @@ def test_multinic_networks_have_room_for_all_nodes_and_rails():
 def test_wrong_settings_are_refused(settings):
     with pytest.raises(KubernetesError):
         plan(settings or "text", {"gpu_nodes": ["a"]}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("node", "variables", "part"),
+    [
+        ("GPU_01", {}, "GPU_01"),
+        ("gpu01.", {}, "gpu01."),
+        ("gpu01", {"gpu_node_pci": "4096"}, "gpu_node_pci"),
+        ("gpu01", {"gpu_node_pci": {"max_read_request_bytes": 4000}}, "max_read_request_bytes"),
+        ("gpu01", {"gpu_node_mig_off": "maybe"}, "gpu_node_mig_off"),
+    ],
+)
+def test_a_name_or_variable_that_no_object_can_have_is_refused(node, variables, part):
+    with raises(KubernetesError, part):
+        plan({}, {"gpu_nodes": [node]}, {node: server()}, {node: variables})
