@@ -36,16 +36,16 @@ BOUNDARY = "sailloft-firmware-boundary-5f0d2b"
 
 
 class Images:
-    """Firmware images by URL, each fetched once into a directory and checked."""
+    """Firmware images by URL and SHA-256, each fetched once into a directory and checked."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.paths: dict[str, str] = {}
+        self.paths: dict[tuple[str, str], str] = {}
 
     def fetch(self, wanted: Iterable[WantedVersion]) -> None:
         """Fetch the images that have an URL. Raises BaselineError for one that is not as wanted or cannot be read."""
         for one in wanted:
-            if not one.url or one.url in self.paths:
+            if not one.url or (one.url, one.sha256) in self.paths:
                 continue
             path = os.path.join(self.folder, one.sha256)
             digest = hashlib.sha256()
@@ -62,7 +62,7 @@ class Images:
             if digest.hexdigest() != one.sha256:
                 cause = f"{one.url} has the SHA-256 {digest.hexdigest()}, not {one.sha256}"
                 raise BaselineError(cause, "nothing was sent; check which image the baseline means")
-            self.paths[one.url] = path
+            self.paths[one.url, one.sha256] = path
 
 
 def update(
@@ -73,7 +73,7 @@ def update(
     targets = list(wanted.targets) if wanted.targets is not None else [entry] if entry else []
     push = service.get("MultipartHttpPushUri")
     if push:
-        answer = _push(bmc, str(push), images.paths[wanted.url], targets)
+        answer = _push(bmc, str(push), images.paths[wanted.url, wanted.sha256], targets)
     else:
         action = (service.get("Actions") or {}).get("#UpdateService.SimpleUpdate") or {}
         if not action.get("target"):

@@ -12,7 +12,7 @@ from baseline_bmc import BIOS, INVENTORY, ROOT, SETTINGS, SYSTEM, BaselineServer
 from redfish_bmc import PASSWORD
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware import updates
-from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import BaselineError, read
+from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import BaselineError, WantedVersion, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.nodes import (
     BaselineLimits,
     BaselineNode,
@@ -288,3 +288,16 @@ def test_a_slow_bmc_does_not_hide_the_others(start):
     slow.documents[BIOS] = 3.0
     nodes = fleet({"bios": {"ProcTurboMode": "Enabled"}}, good, slow, timeout_s=1).read()
     assert (nodes["gpu01"].holds, nodes["gpu02"].holds, bool(nodes["gpu02"].error)) == (True, False, True)
+
+
+def test_an_image_is_checked_against_each_baseline_that_names_it(tmp_path):
+    """Two models may name one URL, and only one of them what it has now."""
+    (tmp_path / "image").write_bytes(IMAGE)
+
+    def wanted(sha256):
+        return WantedVersion("BMC", "2", (tmp_path / "image").as_uri(), sha256)
+
+    images = updates.Images(str(tmp_path))
+    images.fetch([wanted(SHA), wanted(SHA)])
+    with pytest.raises(BaselineError):
+        images.fetch([wanted(SHA), wanted("0" * 64)])
