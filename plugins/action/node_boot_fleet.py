@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
@@ -123,7 +123,7 @@ def prove_node(
         return written(proof, page(proof), given["path"], check_mode)
     except SailloftError as error:
         return {**error.result(), "failed": True, "msg": f"{name}: {error}"}
-    except AnsibleActionFail as error:
+    except AnsibleError as error:
         return {"failed": True, "msg": str(error)}
 
 

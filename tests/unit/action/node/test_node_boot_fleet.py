@@ -11,7 +11,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleUndefinedVariable
 from image_samples import Sample
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_fleet
@@ -418,3 +418,36 @@ def test_a_wrong_variable_of_a_node_fails_this_node_alone(take, monkeypatch, var
     assert part in rows["bm02"]["why"]
     # Only a hook that is asked after the boot is too late.
     assert (site.boots["bm02"], rows["bm02"]["out"]) == ((2, True) if rows["bm02"]["booted"] else (1, False))
+
+
+class Templates(dict):
+    """Variables of which one is a template that names an unknown variable."""
+
+    def __init__(self, values, wrong):
+        super().__init__(values)
+        self.wrong = wrong
+
+    def get(self, name, default=None):
+        if name == self.wrong:
+            raise AnsibleUndefinedVariable("'rack_gateway' is undefined")
+        return super().get(name, default)
+
+
+@pytest.mark.parametrize("wrong", ["node_boot_nics", "node_boot_files", "node_boot_bmc_from", "node_bmc_set"])
+def test_a_template_of_a_node_that_cannot_be_read_fails_this_node_alone(take, monkeypatch, wrong):
+    site = Site(monkeypatch, NAMES)
+    site.variables["bm02"] = Templates(site.variables["bm02"], wrong)
+    rows = boot(take, site)
+    assert {name: row["holds"] for name, row in rows.items()} == {"bm01": True, "bm02": False, "bm03": True}
+    assert "rack_gateway" in rows["bm02"]["why"]
+
+
+def test_a_node_whose_return_fails_is_out_of_service(take, monkeypatch):
+    site = Site(monkeypatch, NAMES, {name: {"node_boot_return": {"command": ["resume", name]}} for name in NAMES})
+    site.fates["bm02"] = "sick"
+    rows = boot(take, site)
+    assert {name: (row["holds"], row["out"]) for name, row in rows.items()} == {
+        "bm01": (True, False),
+        "bm02": (False, True),
+        "bm03": (True, False),
+    }
