@@ -92,8 +92,10 @@ def test_a_drive_in_use_is_refused(live):
 
 
 def test_the_second_epoch_comes_from_the_cache(live):
-    assert live["epochs"]["cached"] >= 48 << 20
-    assert live["epochs"]["second"] < live["epochs"]["first"] / 4
+    epochs = live["epochs"]
+    assert epochs["first"]["link_bytes"] >= 48 << 20
+    # What remains is the questions whether the files have changed.
+    assert epochs["second"]["link_bytes"] < epochs["first"]["link_bytes"] / 100
 
 
 def test_a_new_image_mounts_what_was_kept(node, live):
@@ -115,7 +117,9 @@ def test_a_run_that_is_killed_at_any_command_is_completed_by_the_next(node, live
     results = node.boot("kills")
     assert "broken" not in results, results["broken"]["error"]
     killed = [one for name, one in results.items() if name.startswith("killed")]
-    assert {"mdadm", "mkfs.xfs", "wipefs"} <= {one["before"].split()[0] for one in killed}
+    ended = {(one["keep"], one["before"].split()[0]) for one in killed}
+    new, anew = {"mdadm", "mkfs.xfs", "unshare"}, {"wipefs", "mdadm", "mkfs.xfs", "unshare"}
+    assert {*((True, program) for program in new), *((False, program) for program in anew)} <= ended
     for one in killed:
         assert one["again"] == {}, one
         (fact,) = one["facts"]["file_systems"]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ def ensure(system: System, storages: Sequence[LocalStorage], check: bool = False
     Facts: ``file_systems``, what was read back; in check mode what is there now.
     """
     outcome = Outcome()
+    _settle(system)
     systems = plan.plan(storages, observe(system))
     for one in systems:
         if one.action != plan.HELD:
@@ -57,8 +59,7 @@ def _bring(system: System, storages: Sequence[LocalStorage], systems: list[FileS
         if one.action in (plan.MAKE, plan.FORMAT):
             system.replace(f"{MADE}/{one.label}", MAKING.encode())
             _make(system, one)
-    if system.exists("/run/udev/control"):  # its links by label are what the units mount
-        system.run(["udevadm", "settle"], timeout_s=60)
+    _settle(system)
     made = [one.label for one in systems if one.action in (plan.MAKE, plan.FORMAT)]
     seen = observe(system)
     # What was made in this run is complete.
@@ -68,6 +69,14 @@ def _bring(system: System, storages: Sequence[LocalStorage], systems: list[FileS
     _check_made(systems, made)
     _record(system, systems)
     return systems
+
+
+def _settle(system: System) -> None:
+    """Wait for udev: it opens what was just written, and makes the links by label that the units mount."""
+    if system.exists("/run/udev/control"):
+        # After that time it is another device that udev waits for.
+        with contextlib.suppress(HostError):
+            system.run(["udevadm", "settle", "--timeout=30"])
 
 
 def _record(system: System, systems: Sequence[FileSystem]) -> None:
@@ -81,7 +90,7 @@ def _record(system: System, systems: Sequence[FileSystem]) -> None:
 def _make(system: System, one: FileSystem) -> None:
     if one.action == plan.MAKE:
         _clear(system, one)
-    geometry: list[str] = []
+    arguments: list[str] = []
     if one.is_striped and one.action == plan.MAKE:
         options = ["--level=0", f"--raid-devices={len(one.drives)}", f"--chunk={plan.CHUNK_KIB}", "--metadata=1.2"]
         names = [f"--homehost={plan.HOMEHOST}", f"--name={one.label}", "--run"]
@@ -91,8 +100,11 @@ def _make(system: System, one: FileSystem) -> None:
     if one.is_striped:
         path, chunk = _array_path(system, one)
         # The log's own stripe unit is at most 256 KiB: mkfs.xfs(8).
-        geometry = ["-d", f"su={chunk},sw={len(one.drives)}", "-l", "su=32k"]
-    system.run(["mkfs.xfs", "-q", "-L", one.label, *geometry, path], timeout_s=MAKE_LIMIT_S)
+        arguments = ["-d", f"su={chunk},sw={len(one.drives)}", "-l", "su=32k"]
+        if one.action == plan.MAKE:
+            # In a new array of the same drives, the file system of the former one shows again.
+            arguments.append("-f")
+    system.run(["mkfs.xfs", "-q", "-L", one.label, *arguments, path], timeout_s=MAKE_LIMIT_S)
     storage = one.storage
     rights = [f"{storage.owner}:{storage.group}", storage.mode]
     system.run(["unshare", "--mount", "sh", "-c", SET_RIGHTS, "sh", path, *rights])
@@ -105,6 +117,7 @@ def _clear(system: System, one: FileSystem) -> None:
     for drive in one.drives:
         if drive.signature:
             system.run(["wipefs", "--quiet", "--all", drive.path])
+    _settle(system)
     seen = {drive.path: drive for drive in observe(system).drives}
     for drive in one.drives:
         now = seen.get(drive.path)

@@ -89,16 +89,21 @@ def serve() -> str:
     )
 
 
-def epoch(folder: str) -> float:
-    """Read all files of a folder, none of which is in memory; return the seconds."""
+def epoch(folder: str) -> dict:
+    """Read all files of a folder, none of which is in memory; return the seconds and the bytes over the far link."""
     run("sync")
     Path("/proc/sys/vm/drop_caches").write_text("3")
-    start = time.monotonic()
+    start, before = time.monotonic(), link_bytes()
     for path in sorted(Path(folder).glob("shard-*")):
         with path.open("rb") as file:
             while file.read(1 << 20):
                 pass
-    return time.monotonic() - start
+    return {"seconds": time.monotonic() - start, "link_bytes": link_bytes() - before}
+
+
+def link_bytes() -> int:
+    """Return the bytes that have passed the far server's link."""
+    return int(Path("/sys/class/net/lo/statistics/tx_bytes").read_text())
 
 
 def cached_bytes() -> int:
@@ -128,7 +133,7 @@ def live() -> None:
     Path("/cache/direct").mkdir()
     for number in range(FILES):
         Path(f"/cache/direct/shard-{number}").write_bytes(Path(f"/srv/far/shard-{number}").read_bytes())
-    tell("epochs", first=first, second=second, direct=epoch("/cache/direct"), cached=cached_bytes(), rate=RATE)
+    tell("epochs", first=first, second=second, stripe=epoch("/cache/direct"), cached=cached_bytes(), rate=RATE)
     Path("/cache/marker").write_text("kept")
     run("sync")
 
@@ -157,10 +162,13 @@ def kills() -> None:
     for keep in (True, False):
         storages = read_request({"local": [{**LOCAL[0], "keep": keep}]}).local
         for step in range(20):
+            # udev starts arrays, and has what was written open for a moment.
+            failures = run("udevadm", "settle")
             for array in Path("/sys/block").glob("md*"):
-                run("mdadm", "--stop", f"/dev/{array.name}")
+                failures += run("mdadm", "--quiet", "--stop", f"/dev/{array.name}")
             for number in (1, 2, 3) if keep else ():
-                run("wipefs", "--all", disk(f"0000:4{number}:00.0"))
+                failures += run("wipefs", "--quiet", "--all", disk(f"0000:4{number}:00.0"))
+            assert not failures, failures
             run("rm", "-rf", "/var/lib/sailloft/storage")
             try:
                 file_systems.ensure(Killed(step), storages)
@@ -170,7 +178,7 @@ def kills() -> None:
                 break
             file_systems.ensure(System(), storages)
             again = file_systems.ensure(System(), storages)
-            tell(f"killed {keep} {step}", before=killed, again=again.after, facts=again.facts)
+            tell(f"killed {keep} {step}", keep=keep, before=killed, again=again.after, facts=again.facts)
 
 
 def again() -> None:

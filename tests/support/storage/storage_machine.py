@@ -138,7 +138,7 @@ class Node:
         return results
 
     def _command(self, image: Path, console: Path, init: str) -> list[str]:
-        command = ["nice", "-n", "19", "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max"]
+        command = ["qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max"]
         command += ["-smp", "2", "-m", "3072", "-nodefaults", "-display", "none", "-no-reboot"]
         for node in (0, 1):
             command += ["-object", f"memory-backend-ram,id=m{node},size=1536M"]
