@@ -53,8 +53,14 @@ def module(check: bool = False, **arguments: object) -> dict:
 
 def disk(address: str) -> str:
     """Return the path of the disk of an NVMe function."""
-    (name,) = (path.name for path in Path("/sys/block").glob("nvme*") if address in os.path.realpath(path))
-    return f"/dev/{name}"
+    (name,) = (path.parent.name for path in Path("/sys/class/nvme").glob("*/address") if address in path.read_text())
+    return f"/dev/{name}n1"
+
+
+def is_blank(path: str) -> bool:
+    """Return whether the first MiB of a drive, in which signatures are, is zero."""
+    with open(path, "rb") as drive:
+        return not any(drive.read(1 << 20))
 
 
 def tell(name: str, **values: object) -> None:
@@ -116,7 +122,7 @@ def live() -> None:
     """Bring the node to its storage, in a running system."""
     tell("served", log=serve())
     given = {"local": LOCAL, "nfs": NFS}
-    tell("check", result=module(check=True, **given), blank=run("blkid", "-p", disk("0000:41:00.0")))
+    tell("check", result=module(check=True, **given), blank=is_blank(disk("0000:41:00.0")))
     tell("first", result=module(**given), info=run("xfs_info", "/cache"), md=Path("/proc/mdstat").read_text())
     tell("second", result=module(**given), check=module(check=True, **given))
     tell("mounts", text=Path("/proc/self/mountinfo").read_text(), nfs=Path("/proc/fs/nfsfs/volumes").read_text())
