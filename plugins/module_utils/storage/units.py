@@ -15,13 +15,14 @@ BOOT_UNIT = "sailloft-storage.service"
 CACHE_UNIT, CACHE_CONFIG = "sailloft-cachefilesd.service", "/etc/sailloft/cachefilesd.conf"
 S3_UNIT, S3_KEYS = "sailloft-s3-{}.service", "/etc/sailloft/s3_{}.env"
 HEAD = "# Written by sailloft.fleet.storage_client; changes here are lost.\n"
-# The file systems of drives are made by a service, which starts later than systemd's local mounts.
+# The file systems of drives are made by a service, which starts later than systemd's local mounts. Without default
+# dependencies, a target that wants a unit does not wait for it: systemd.target(5).
 LOCAL = """[Unit]
 Description=Local storage {label} (Sailloft)
 DefaultDependencies=no
 Conflicts=umount.target
 After={boot}
-Before=umount.target slurmd.service
+Before=umount.target multi-user.target slurmd.service
 
 [Mount]
 What=/dev/disk/by-label/{label}
