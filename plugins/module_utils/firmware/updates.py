@@ -50,7 +50,7 @@ class Images:
             path = os.path.join(self.folder, one.sha256)
             digest = hashlib.sha256()
             try:
-                with urllib.request.urlopen(one.url, timeout=FETCH_S) as source, open(path, "wb") as target:
+                with urllib.request.build_opener().open(one.url, timeout=FETCH_S) as source, open(path, "wb") as target:
                     while chunk := source.read(CHUNK):
                         digest.update(chunk)
                         target.write(chunk)

@@ -37,7 +37,7 @@ ALLOWED = {
     "subnet_manager": {"infiniband", "site", "host"},
     "scheduler": {"site", "topology"},
     "slurm_service": {"scheduler", "host"},
-    "kubernetes": {"fabric", "host", "site", "topology"},
+    "kubernetes": {"fabric", "host", "pci", "site", "topology"},
     "gateways": set(),
     "storage_scale": set(),
     "monitoring": set(),

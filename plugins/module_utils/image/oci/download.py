@@ -63,22 +63,27 @@ def fetch(layer: Layer, cache: Path, work: Path, run: Run) -> None:
         return
     partial = work / "layout"
     partial.mkdir()
-    assert layer.oci
-    if layer.oci.archive:
-        _read_archive(layer.oci.archive, layer.oci.digest, layer, partial)
+    oci = _oci(layer)
+    if oci.archive:
+        _read_archive(oci.archive, oci.digest, layer, partial)
     else:
-        run.progress(f"{layer.subject}: fetching {layer.oci.reference}")
-        _copy(layer.oci, layer, partial, work, run)
+        run.progress(f"{layer.subject}: fetching {oci.reference}")
+        _copy(oci, layer, partial, work, run)
     layout.read(partial, layer)
     os.sync()
     place.parent.mkdir(exist_ok=True)
     os.rename(partial, place)
 
 
+def _oci(layer: Layer) -> OciImage:
+    if layer.oci is None:
+        raise ImageError("it begins with no container image", "set oci", subject=layer.subject)
+    return layer.oci
+
+
 def _place(layer: Layer, cache: Path) -> Path:
-    assert layer.oci
     # A list of manifests has one for each architecture.
-    return cache / "oci" / f"{layer.oci.digest[7:]}-{layout.ARCHITECTURES[layer.architecture]}"
+    return cache / "oci" / f"{_oci(layer).digest[7:]}-{layout.ARCHITECTURES[layer.architecture]}"
 
 
 def _copy(oci: OciImage, layer: Layer, partial: Path, work: Path, run: Run) -> None:
