@@ -20,11 +20,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
     RdmaClass,
     read_policy,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import vf_request
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import pci_tuning, vf_request
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.errors import KubernetesError
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.rails import Rail, rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.request import VFS_MAX, KubernetesRequest
-from ansible_collections.sailloft.fleet.plugins.module_utils.pci.writes import READ_REQUEST_BYTES
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm import compute_fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
@@ -147,8 +146,10 @@ def _common(nodes: list[str], variables: Mapping[str, Mapping[str, Any]]) -> dic
             )
     pci = Settings(KubernetesError, "gpu_node_pci", common.pop("gpu_node_pci") or {})
     # 0, which leaves a node as it is, says nothing.
-    size = pci.value("max_read_request_bytes", values.among(0, *READ_REQUEST_BYTES), 0)
-    common["max_read_request_bytes"] = size or 4096
+    if pci.data.get("max_read_request_bytes") == 0:
+        del pci.data["max_read_request_bytes"]
+    size = pci.value("max_read_request_bytes", pci_tuning.SETTINGS["max_read_request_bytes"], 4096)
+    common["max_read_request_bytes"] = size
     mig_off = Settings(KubernetesError, "nodes", {"gpu_node_mig_off": common.pop("gpu_node_mig_off")})
     common["mig_off"] = mig_off.value("gpu_node_mig_off", values.flag, True)
     return common

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -77,14 +78,15 @@ def test_a_sanitize_is_awaited_and_its_failure_named(monkeypatch, logs, said):
             eraser.wait_for_sanitize(NVME, begun=True)
 
 
-def test_another_controller_than_that_of_the_disk_is_not_sanitized(monkeypatch):
+def test_another_controller_than_that_of_the_disk_is_not_sanitized(monkeypatch, tmp_path):
+    (tmp_path / "disk").write_bytes(bytes(NVME.size_bytes))
     data = bytearray(identify(0, 0x2))
     data[4:24] = b"S9".ljust(20)
     log = struct.pack("<HH", 0, 0)
     ran = []
-    monkeypatch.setattr(erase, "_mark", lambda disk: ran.append(disk) or [])
     monkeypatch.setattr(Eraser, "binary", lambda self, argv: bytes(data) if "id-ctrl" in argv else log)
     monkeypatch.setattr(System, "run", lambda self, argv, **_rest: ran.append(argv))
     with pytest.raises(DiskError, match="not the controller"):
-        Eraser(System(), 1).erase([NVME], "sanitize")
+        Eraser(System(), 1).erase([replace(NVME, path=str(tmp_path / "disk"))], "sanitize")
     assert ran == []
+    assert (tmp_path / "disk").read_bytes() == bytes(NVME.size_bytes)

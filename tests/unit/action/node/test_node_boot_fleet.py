@@ -1,7 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Each step works on all nodes at once, with each node's own variables, and a failure of one is the reason in its
-row."""
+row.
+
+One file because all tests boot the nodes of one simulated site.
+"""
 
 from __future__ import annotations
 
