@@ -10,6 +10,7 @@ short_description: List the consoles that a host keeps for node_consoles
 version_added: 0.1.0
 description:
   - Makes the list of the C(node_bmc_console) of each node whose C(node_bmc_console_server) is the host.
+  - A node with a console whose C(node_bmc_console_server) is not one of the names is an error.
   - The device V(ipmi) stands for the address, user and password of C(node_boot_bmc).
   - The list has passwords. Give it to O(sailloft.fleet.node_consoles#module:consoles) only.
 extends_documentation_fragment: [sailloft.fleet.of_nodes]
@@ -22,7 +23,7 @@ options:
 """
 
 EXAMPLES = r"""
-consoles: "{{ groups.nodes | sailloft.fleet.node_console_list(hostvars, inventory_hostname) }}"
+consoles: "{{ groups.all | sailloft.fleet.node_console_list(hostvars, inventory_hostname) }}"
 """
 
 RETURN = r"""
@@ -36,6 +37,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible.errors import AnsibleFilterError
+
 ACCOUNT = ("username", "password")
 
 
@@ -45,7 +48,15 @@ def node_console_list(names: list[str], hostvars: Mapping[str, Any], server: str
     for name in sorted(names):
         variables = hostvars[name]
         console, bmc = variables.get("node_bmc_console") or {}, variables.get("node_boot_bmc") or {}
-        if variables.get("node_bmc_console_server") != server or not console.get("device"):
+        if not console.get("device"):
+            continue
+        keeper = variables.get("node_bmc_console_server")
+        if keeper not in names:
+            raise AnsibleFilterError(
+                f"{name}: nobody would keep its console: node_bmc_console_server is {keeper or ''!r}, which the "
+                "inventory does not have; name a host of console_servers, or remove node_bmc_console"
+            )
+        if keeper != server:
             continue
         device = console["device"]
         if device == "ipmi":
