@@ -155,7 +155,7 @@ class HttpServer:
         self.url = f"http://{SERVER}:{port}"
         self.folder = network.folder / f"nginx-{port}"
         self.folder.mkdir()
-        text = nginx_configuration(self.folder, store, port, discovery=discovery)
+        text = nginx_configuration(self.folder, store, port, discovery=discovery, address=SERVER)
         if slow_kib_s:
             text = text.replace("sendfile on;", f"sendfile on; limit_rate {slow_kib_s}k;")
         self.configuration = self.folder / "nginx.conf"

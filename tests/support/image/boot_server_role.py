@@ -64,6 +64,7 @@ def nginx_configuration(
     nodes: Sequence[Mapping[str, Any]] = (),
     discovery: Mapping[str, Any] | None = None,
     upstreams: Sequence[str] = (),
+    address: str = "127.0.0.1",
 ) -> str:
     """Render nginx's configuration for the current user, with all output files in ``folder``.
 
@@ -75,7 +76,7 @@ def nginx_configuration(
         __boot_server_upstreams=upstreams,
         boot_server_cache_dir=folder / "cache",
         boot_server_cache_gib=1,
-        boot_server_address="127.0.0.1",
+        boot_server_address=address,
         boot_server_http_port=port,
         boot_server_store_dir=store,
         boot_server_tftp_dir=tftp,
