@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
@@ -22,27 +18,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import planned_in_netbox
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import planned
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Compare all devices in one call."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "blueprint": {"type": "path"},
+        "netbox": {"type": "dict"},
+        "read": {"type": "dict", "required": True},
+        "path": {"type": "path"},
+    }
+    RULES: ClassVar[dict[str, Any]] = {
+        "mutually_exclusive": [["blueprint", "netbox"]],
+        "required_one_of": [["blueprint", "netbox"]],
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec(
-            {
-                "blueprint": {"type": "path"},
-                "netbox": {"type": "dict"},
-                "read": {"type": "dict", "required": True},
-                "path": {"type": "path"},
-            },
-            mutually_exclusive=[["blueprint", "netbox"]],
-            required_one_of=[["blueprint", "netbox"]],
-        )
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         read = {name: answer for name, answer in arguments["read"].items() if answer and "neighbours" in answer}
         silent = {
             name: (answer or {}).get("msg") or "it did not answer"
@@ -59,17 +53,13 @@ class ActionModule(ActionBase):
         speeds = {name: answer.get("speeds") or {} for name, answer in read.items()}
         subnets = [answer["infiniband"] for answer in read.values() if answer.get("infiniband")]
         links = read_infiniband("\n".join(subnets)) if subnets else None
-        try:
-            if arguments["netbox"]:
-                cables = planned_in_netbox(arguments["netbox"])
-            else:
-                cables = planned(read_site(arguments["blueprint"]))
-            judged = compare(cables, seen, speeds, links)
-            files = self._written(cabling_proof(cables, judged), arguments["path"])
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
+        if arguments["netbox"]:
+            cables = planned_in_netbox(arguments["netbox"])
+        else:
+            cables = planned(read_site(arguments["blueprint"]))
+        judged = compare(cables, seen, speeds, links)
+        files = self._written(cabling_proof(cables, judged), arguments["path"])
         return {
-            **result,
             **judged.counts(),
             "faults": [fault._asdict() for fault in judged.faults],
             "silent": [{"device": device, "cause": cause} for device, cause in silent.items()],

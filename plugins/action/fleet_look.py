@@ -10,12 +10,8 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet import kept, look
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.floor import floor_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.hosts import STORE, SWITCHES, fleet_hosts, refreshed
@@ -25,36 +21,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fleet.proofs import
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import publish
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 
 PAGE, STATE, LOG = "fleet.html", "fleet.json", "fleet-log.jsonl"
 ENDING = ".json"
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Read files and results, and write what differs; no host is reached."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "path": {"type": "path", "required": True},
+        "proofs": {"type": "path", "required": True},
+        "blueprint": {"type": "path"},
+        "title": {"type": "str", "default": "The inventory"},
+        "metrics_path": {"type": "path"},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        variables = task_vars or {}
-        result = super().run(tmp, variables)
-        _given, arguments = self.validate_argument_spec(
-            {
-                "path": {"type": "path", "required": True},
-                "proofs": {"type": "path", "required": True},
-                "blueprint": {"type": "path"},
-                "title": {"type": "str", "default": "The inventory"},
-                "metrics_path": {"type": "path"},
-            }
-        )
-        try:
-            return {**result, **self._look(arguments, variables)}
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
-
-    def _look(self, arguments: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         groups, hostvars = variables["groups"], variables["hostvars"]
         site = read_site(arguments["blueprint"]) if arguments["blueprint"] else None
         own = {name: hostvars[name] for name in groups["all"] if name != "localhost"}

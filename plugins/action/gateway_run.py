@@ -12,11 +12,9 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible import context
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
@@ -30,58 +28,49 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record imp
     slice_ended,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.gateway_slice import Job, make_project, run_slice
 
-SPEC = {
-    "playbook": {"type": "str", "required": True},
-    "gateways": {"type": "dict", "required": True},
-    "inventory": {"type": "list", "elements": "str", "required": True},
-    "folder": {"type": "path", "required": True},
-    "resume": {"type": "bool", "default": False},
-    "arguments": {"type": "list", "elements": "str", "default": []},
-    "forks": {"type": "int", "default": 50},
-    "connect": {"type": "str", "default": "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15"},
-    "path": {"type": "str", "default": ""},
-}
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Divide the inventory, run all slices, and gather their results."""
 
-    _supports_check_mode = True
-    _supports_diff = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "playbook": {"type": "str", "required": True},
+        "gateways": {"type": "dict", "required": True},
+        "inventory": {"type": "list", "elements": "str", "required": True},
+        "folder": {"type": "path", "required": True},
+        "resume": {"type": "bool", "default": False},
+        "arguments": {"type": "list", "elements": "str", "default": []},
+        "forks": {"type": "int", "default": 50},
+        "connect": {"type": "str", "default": "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15"},
+        "path": {"type": "str", "default": ""},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _spec, options = self.validate_argument_spec(argument_spec=SPEC)
-        arguments = [*options["arguments"]]
-        arguments += ["--check"] if self._task.check_mode else []
-        arguments += ["--diff"] if self._task.diff else []
-        folder = Path(options["folder"])
-        record = begun(options["playbook"], arguments, options["gateways"])
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        flags = [*arguments["arguments"]]
+        flags += ["--check"] if self._task.check_mode else []
+        flags += ["--diff"] if self._task.diff else []
+        folder = Path(arguments["folder"])
+        record = begun(arguments["playbook"], flags, arguments["gateways"])
         remaining = list(record.gateways)
-        try:
-            by_gateway(record.gateways)
-            if options["resume"]:
-                record, remaining = resumed(_read(folder / "record.json"), str(folder / "record.json"), record)
-            slices = by_gateway({host: record.gateways[host] for host in remaining})
-            if slices and not importlib.util.find_spec("ansible_runner"):
-                raise GatewayError(
-                    "ansible-runner is not installed", "pip install ansible-runner", subject="controller"
-                )
-            listed = self._inventory(options["inventory"]) if slices else {}
-        except GatewayError as error:
-            raise AnsibleActionFail(str(error)) from error
+        by_gateway(record.gateways)
+        if arguments["resume"]:
+            record, remaining = resumed(_read(folder / "record.json"), str(folder / "record.json"), record)
+        slices = by_gateway({host: record.gateways[host] for host in remaining})
+        if slices and not importlib.util.find_spec("ansible_runner"):
+            raise GatewayError("ansible-runner is not installed", "pip install ansible-runner", subject="controller")
+        listed = self._inventory(arguments["inventory"]) if slices else {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         disk.write_atomic(folder / "record.json", record.to_json().encode(), disk.private)
         changed = False
         with tempfile.TemporaryDirectory() as project, ThreadPoolExecutor(max(1, len(slices))) as threads:
-            playbook = make_project(Path(project), options["playbook"]) if slices else ""
+            playbook = make_project(Path(project), arguments["playbook"]) if slices else ""
             job = Job(
-                playbook, arguments, options["forks"], shlex.split(options["connect"]), options["path"], Path(project)
+                playbook, flags, arguments["forks"], shlex.split(arguments["connect"]), arguments["path"], Path(project)
             )
             running = {}
             for gateway, hosts in slices.items():
@@ -95,7 +84,7 @@ class ActionModule(ActionBase):
                 disk.write_atomic(folder / "record.json", record.to_json().encode(), disk.private)
                 display.display(slice_ended(gateway, ended.hosts, ended.cause))
                 changed = changed or ended.changed
-        return {**result, **_result(record, changed, folder)}
+        return _result(record, changed, folder)
 
     def _inventory(self, sources: list[str]) -> dict[str, Any]:
         """Return the inventory in the form of ansible-inventory. Raises GatewayError."""

@@ -6,46 +6,35 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.place import VmPlace, check, dump
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Read or write files; no host is reached."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "path": {"type": "path", "required": True},
+        "vms": {"type": "list", "elements": "str", "required": True},
+        "server": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["checked", "written"], "default": "checked"},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec(
-            {
-                "path": {"type": "path", "required": True},
-                "vms": {"type": "list", "elements": "str", "required": True},
-                "server": {"type": "str", "required": True},
-                "state": {"type": "str", "choices": ["checked", "written"], "default": "checked"},
-            }
-        )
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         server, is_changed = arguments["server"], False
-        try:
-            for vm in arguments["vms"]:
-                # No virtual machine has a slash in its name, which gpu_domain says.
-                path = os.path.join(arguments["path"], f"{vm.replace('/', '_')}.json")
-                old = files.read(path)
-                if arguments["state"] == "checked":
-                    if old is not None:
-                        check(vm, server, old, path)
-                elif old != dump(VmPlace(vm, server)):
-                    is_changed = True
-                    if not self._task.check_mode:
-                        files.write(path, dump(VmPlace(vm, server)))
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
-        return {**result, "changed": is_changed}
+        for vm in arguments["vms"]:
+            # No virtual machine has a slash in its name, which gpu_domain says.
+            path = os.path.join(arguments["path"], f"{vm.replace('/', '_')}.json")
+            old = files.read(path)
+            if arguments["state"] == "checked":
+                if old is not None:
+                    check(vm, server, old, path)
+            elif old != dump(VmPlace(vm, server)):
+                is_changed = True
+                if not self._task.check_mode:
+                    files.write(path, dump(VmPlace(vm, server)))
+        return {"changed": is_changed}

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.picture 
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan, of_hosts
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.network.infiniband_action import InfinibandAction
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_plan
 
 PICTURE = "fabric.svg"
 
@@ -37,15 +37,12 @@ class ActionModule(InfinibandAction):
     def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the module."""
         texts = {**plan.files, PICTURE: picture(plan.fabric)}
-        changes = write_changed(arguments["path"], texts, self._task.check_mode) if arguments["path"] else []
         return {
             "summary": plan.summary,
             "unknown": plan.guids.unknown(plan.fabric),
             "conflicts": plan.guids.conflicts,
             "files": plan.files,
             "hosts": of_hosts(plan),
-            "written": [change["after_header"] for change in changes],
             "stale": _stale(arguments["path"], plan.files) if arguments["path"] else [],
-            "diff": changes,
-            "changed": bool(changes),
+            **write_plan(arguments["path"], texts, self._task.check_mode),
         }

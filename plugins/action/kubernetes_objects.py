@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import VARIABLES
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.plan import PLAN, KubernetesPlan, plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.recordings_folder import RecordingsFolder
 
@@ -31,26 +30,17 @@ RENAMED = ("sriov", "nic_configuration", "kueue", "dra")
 MODULES = ("kubernetes.core.k8s", "kubernetes.core.k8s_info")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Plan, write, apply; nodes are not reached."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = SETTINGS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec(SETTINGS)
-        variables = task_vars or {}
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         if arguments["kubeconfig"]:
             self._need_collection()
-        try:
-            planned = self._plan(arguments, variables)
-            written = (
-                write_changed(arguments["path"], _texts(planned), self._task.check_mode) if arguments["path"] else []
-            )
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
+        planned = self._plan(arguments, variables)
+        written = write_changed(arguments["path"], _texts(planned), self._task.check_mode) if arguments["path"] else []
         applied: list[dict[str, Any]] = []
         absent: list[str] = []
         removed: list[str] = []
@@ -58,7 +48,6 @@ class ActionModule(ActionBase):
             applied, absent = self._apply(planned, arguments["kubeconfig"], variables)
             removed = self._remove(planned, arguments["kubeconfig"], variables)
         return {
-            **result,
             "summary": planned.summary,
             "notes": [*planned.notes, *absent],
             "objects": planned.objects,

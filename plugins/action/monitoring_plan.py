@@ -8,16 +8,14 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import MonitoringPlan, plan
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import is_literal
 
 SETTINGS: dict[str, Any] = {
@@ -42,35 +40,24 @@ SETTINGS: dict[str, Any] = {
 HEADER = "# Written by sailloft.fleet.monitoring_plan: change the inventory instead.\n"
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Plan and write; no host is reached."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {**SETTINGS, "path": {"type": "path"}}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec({**SETTINGS, "path": {"type": "path"}})
-        variables = task_vars or {}
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         groups: Mapping[str, list[str]] = variables.get("groups", {})
         path = arguments["path"]
-        try:
-            hosts = monitored_hosts(groups, variables.get("hostvars", {}))
-            planned = plan({name: arguments[name] for name in SETTINGS}, hosts, groups)
-            texts = planned_texts(planned)
-            changes = write_changed(path, texts, self._task.check_mode) if path else []
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
+        hosts = monitored_hosts(groups, variables.get("hostvars", {}))
+        planned = plan({name: arguments[name] for name in SETTINGS}, hosts, groups)
+        texts = planned_texts(planned)
         return {
-            **result,
             "summary": planned.summary,
             "unmonitored": planned.unmonitored,
             "files": sorted(texts),
-            "written": [change["after_header"] for change in changes],
             "stale": _stale(path, texts) if path else [],
-            "diff": changes,
-            "changed": bool(changes),
+            **write_plan(path, texts, self._task.check_mode),
         }
 
 

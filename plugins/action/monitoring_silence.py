@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.module_utils.urls import open_url
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.silences import (
@@ -19,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.silences
     login_of,
     silence,
 )
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 
 ALERTMANAGERS = {
     "urls": {"type": "list", "elements": "str", "required": True},
@@ -27,32 +27,27 @@ ALERTMANAGERS = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Ask an Alertmanager. If none answers, this warns: the run is worth more than a message less."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "alertmanagers": {"type": "dict", "required": True, "options": ALERTMANAGERS},
+        "hosts": {"type": "list", "elements": "str", "required": True},
+        "state": {"type": "str", "choices": ["present", "restarted", "absent"], "default": "present"},
+        "id": {"type": "str", "default": ""},
+        "comment": {"type": "str", "default": "a run of Sailloft restarts it"},
+        "seconds": {"type": "int", "default": 3600},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec(
-            {
-                "alertmanagers": {"type": "dict", "required": True, "options": ALERTMANAGERS},
-                "hosts": {"type": "list", "elements": "str", "required": True},
-                "state": {"type": "str", "choices": ["present", "restarted", "absent"], "default": "present"},
-                "id": {"type": "str", "default": ""},
-                "comment": {"type": "str", "default": "a run of Sailloft restarts it"},
-                "seconds": {"type": "int", "default": 3600},
-            }
-        )
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         if self._task.check_mode:
-            return {**result, "changed": False, "id": "", "skipped": True}
+            return {"changed": False, "id": "", "skipped": True}
         try:
-            return {**result, "changed": True, "id": self._ask(arguments)}
+            return {"changed": True, "id": self._ask(arguments)}
         except (SailloftError, OSError) as error:
             warning = f"{', '.join(arguments['hosts'])}: the alerts are not silenced as they should be: {error}"
-            return {**result, "changed": False, "id": "", "warnings": [warning]}
+            return {"changed": False, "id": "", "warnings": [warning]}
 
     def _ask(self, arguments: dict[str, Any]) -> str:
         """Return the ID of the silence of all alerts, "" if there is none now. Raises MonitoringError, OSError."""

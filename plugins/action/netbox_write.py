@@ -5,44 +5,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import open_url
-from ansible.plugins.action import ActionBase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import ARGUMENTS, NetboxApi
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import netbox
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.write import Writer
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Write all objects in one call."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        **ARGUMENTS,
+        "blueprint": {"type": "path", "required": True},
+        "manufacturer": {"type": "str", "default": "various"},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec(
-            {
-                **ARGUMENTS,
-                "blueprint": {"type": "path", "required": True},
-                "manufacturer": {"type": "str", "default": "various"},
-            }
-        )
-        try:
-            wanted = netbox(read_site(arguments["blueprint"]), arguments["manufacturer"])
-            written = Writer(NetboxApi(arguments, open_url), wanted, self._task.check_mode).write()
-        except SiteError as error:
-            raise AnsibleActionFail(str(error)) from error
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        wanted = netbox(read_site(arguments["blueprint"]), arguments["manufacturer"])
+        written = Writer(NetboxApi(arguments, open_url), wanted, self._task.check_mode).write()
         if not self._task.diff:
             del written["diff"]
         written["report"] = [
             f"{kind}: {', '.join(f'{count} {state}' for state, count in counts.items())}"
             for kind, counts in written["objects"].items()
         ]
-        return {**result, **written}
+        return written

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import open_url
-from ansible.plugins.action import ActionBase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.values import (
     InvalidValueError,
     unicast_mac,
@@ -27,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planne
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.hardware import RecordedMachine, write_hardware
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 
 FILE = "accepted.yml"
@@ -34,38 +32,29 @@ FILE = "accepted.yml"
 HIDDEN_BY_FOLDER = (".yml", ".yaml", ".json")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Decide on all machines, then write; no host is reached."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "accept": {"type": "dict", "default": {}},
+        "pending": {"type": "list", "elements": "dict", "required": True},
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "blueprint": {"type": "path"},
+        "netbox": {"type": "dict"},
+        "replace": {"type": "bool", "default": False},
+        "netbox_url": {"type": "str"},
+        "netbox_token": {"type": "str", "no_log": True},
+        "netbox_site": {"type": "str"},
+        "validate_certs": {"type": "bool", "default": True},
+    }
+    RULES: ClassVar[dict[str, Any]] = {
+        "mutually_exclusive": [["blueprint", "netbox"]],
+        "required_by": {"netbox_url": ["netbox", "netbox_token"]},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec(
-            {
-                "accept": {"type": "dict", "default": {}},
-                "pending": {"type": "list", "elements": "dict", "required": True},
-                "nodes": {"type": "list", "elements": "str", "required": True},
-                "blueprint": {"type": "path"},
-                "netbox": {"type": "dict"},
-                "replace": {"type": "bool", "default": False},
-                "netbox_url": {"type": "str"},
-                "netbox_token": {"type": "str", "no_log": True},
-                "netbox_site": {"type": "str"},
-                "validate_certs": {"type": "bool", "default": True},
-            },
-            mutually_exclusive=[["blueprint", "netbox"]],
-            required_by={"netbox_url": ["netbox", "netbox_token"]},
-        )
-        hostvars = (task_vars or {}).get("hostvars", {})
-        try:
-            return {**result, **self._accepted(arguments, hostvars)}
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
-
-    def _accepted(self, arguments: dict[str, Any], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        hostvars = variables.get("hostvars", {})
         if arguments["netbox"]:
             plan = accept.Plan(planned_in_netbox(arguments["netbox"]))
         else:

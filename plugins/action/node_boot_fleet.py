@@ -17,11 +17,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.action import node_boot_scripts
 from ansible_collections.sailloft.fleet.plugins.action.node_firmware_fleet import (
@@ -54,26 +53,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
-SPEC: dict[str, Any] = {
-    "step": {
-        "type": "str",
-        "required": True,
-        "choices": ["look", "drain", "drained", "boot", "prove", "return", "returned", "spares"],
-    },
-    "names": {"type": "list", "elements": "str", "required": True},
-    "rows": {"type": "dict", "default": {}},
-    "channel": {"type": "str"},
-    "manifests": {"type": "list", "elements": "dict", "default": []},
-    "predictions": {"type": "list", "elements": "dict", "default": []},
-    "sequence": {"type": "int", "default": 0},
-    "path": {"type": "path", "default": "proofs"},
-    "http_boot": {"type": "bool", "default": True},
-    "read_s": {"type": "int", "default": 120},
-    "title": {"type": "str", "default": ""},
-}
 INFO, RESTART = "sailloft.fleet.node_image_info", "sailloft.fleet.node_boot_restart"
 CONSOLE = "sailloft.fleet.node_console_info"
 MASK = "********"
@@ -132,18 +115,30 @@ def slurped(results: list[dict[str, Any]]) -> dict[str, str]:
     return {row["item"]: base64.b64decode(row["content"]).decode() for row in results if "content" in row}
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Take one step with all named nodes."""
 
-    _supports_check_mode = True
-    _supports_diff = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "step": {
+            "type": "str",
+            "required": True,
+            "choices": ["look", "drain", "drained", "boot", "prove", "return", "returned", "spares"],
+        },
+        "names": {"type": "list", "elements": "str", "required": True},
+        "rows": {"type": "dict", "default": {}},
+        "channel": {"type": "str"},
+        "manifests": {"type": "list", "elements": "dict", "default": []},
+        "predictions": {"type": "list", "elements": "dict", "default": []},
+        "sequence": {"type": "int", "default": 0},
+        "path": {"type": "path", "default": "proofs"},
+        "http_boot": {"type": "bool", "default": True},
+        "read_s": {"type": "int", "default": 120},
+        "title": {"type": "str", "default": ""},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        variables = task_vars or {}
-        result = super().run(tmp, variables)
-        _given, self._given = self.validate_argument_spec(SPEC)
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        self._given = arguments
         self._host = HostsOfTask(self, variables)
         self._programs: dict[str, bytes] = {}
         self._diffs: list[dict[str, Any]] = []
@@ -156,7 +151,6 @@ class ActionModule(ActionBase):
         self._manifests, self._predictions = slurped(given["manifests"]), slurped(given["predictions"])
         due: list[str] = getattr(self, f"_{given['step']}")()
         return {
-            **result,
             "changed": self._changed,
             "diff": self._diffs,
             "rows": {name: row.to_dict() for name, row in self._rows.items()},

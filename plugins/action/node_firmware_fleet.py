@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
@@ -21,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import b
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc import OPTIONS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
@@ -102,43 +102,37 @@ def ask_firmware(
     return answers, diffs
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Take one step with all named hosts."""
 
-    _supports_check_mode = True
-    _supports_diff = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "step": {"type": "str", "choices": ["compare", "set", "read_back"], "default": "compare"},
+        "names": {"type": "list", "elements": "str", "required": True},
+        "path": {"type": "path"},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, given = self.validate_argument_spec(
-            {
-                "step": {"type": "str", "choices": ["compare", "set", "read_back"], "default": "compare"},
-                "names": {"type": "list", "elements": "str", "required": True},
-                "path": {"type": "path"},
-            }
-        )
-        host = HostsOfTask(self, task_vars or {})
-        names = [name for name in given["names"] if baselines_of(host(name))]
-        without = [name for name in given["names"] if name not in names]
-        nodes, diffs = ask_firmware(host, names, given["step"] != "compare", given["step"] == "read_back")
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        host = HostsOfTask(self, variables)
+        names = [name for name in arguments["names"] if baselines_of(host(name))]
+        without = [name for name in arguments["names"] if name not in names]
+        nodes, diffs = ask_firmware(host, names, arguments["step"] != "compare", arguments["step"] == "read_back")
         nodes = {name: nodes[name] for name in names}
         proved: dict[str, Any] = {}
-        if given["path"]:
+        if arguments["path"]:
             proof = state.proof(nodes)
-            proved = written(proof, page(proof), given["path"], self._task.check_mode)
+            proved = written(proof, page(proof), arguments["path"], self._task.check_mode)
         lines = state.lines(nodes)
         if without:
             lines.insert(0, f"{fold(without)}: not compared, without node_bmc_baselines")
-        if given["step"] != "set":
+        if arguments["step"] != "set":
             print_lines(lines)
         kinds = {name: [] if node.error else kinds_of(host(name)) for name, node in nodes.items()}
         failures = {
-            name: node.error if given["step"] == "set" else node.why_not(kinds[name]) for name, node in nodes.items()
+            name: node.error if arguments["step"] == "set" else node.why_not(kinds[name])
+            for name, node in nodes.items()
         }
         return {
-            **result,
             "changed": bool(diffs or proved.get("changed")),
             "diff": [*diffs, *proved.get("diff", [])],
             "lines": lines,

@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.validation import check_type_list
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet import answers
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
@@ -46,6 +43,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.world import
     RepairSettings,
     RepairWorld,
 )
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 
 PERCENT = values.within(0, 100)
 NUMBERS = {
@@ -60,37 +58,25 @@ NUMBERS = {
 REASON_CHARACTERS = 120
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Read files and results, decide, and append to the log; no host is reached."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "path": {"type": "path", "required": True},
+        "proofs": {"type": "path", "required": True},
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "only": {"type": "list", "elements": "str"},
+        "scheduler": {"type": "str", "choices": [*SCHEDULERS, COMMAND], "required": True},
+        "commands": {"type": "dict", "default": {}},
+        "listed": {"type": "str"},
+        "settings": {"type": "dict", "default": {}},
+        "repaired": {"type": "list", "elements": "str", "default": []},
+        "can_swap": {"type": "bool", "default": False},
+        "ends_only": {"type": "bool", "default": False},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        variables = task_vars or {}
-        result = super().run(tmp, variables)
-        _given, arguments = self.validate_argument_spec(
-            {
-                "path": {"type": "path", "required": True},
-                "proofs": {"type": "path", "required": True},
-                "nodes": {"type": "list", "elements": "str", "required": True},
-                "only": {"type": "list", "elements": "str"},
-                "scheduler": {"type": "str", "choices": [*SCHEDULERS, COMMAND], "required": True},
-                "commands": {"type": "dict", "default": {}},
-                "listed": {"type": "str"},
-                "settings": {"type": "dict", "default": {}},
-                "repaired": {"type": "list", "elements": "str", "default": []},
-                "can_swap": {"type": "bool", "default": False},
-                "ends_only": {"type": "bool", "default": False},
-            }
-        )
-        try:
-            return {**result, **self._decide(arguments, variables["hostvars"])}
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
-
-    def _decide(self, arguments: dict[str, Any], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         commands = Settings(RepairError, "node_repair_commands", arguments["commands"])
         commands.only("list", "drain", "return")
         own = OwnCommands(*(commands.value(name, values.texts, []) for name in ("list", "drain", "return")))
@@ -101,7 +87,7 @@ class ActionModule(ActionBase):
         services = scheduler.read(arguments["listed"] or "")
         _check_known(arguments["nodes"], [*(arguments["only"] or []), *arguments["repaired"]])
         with opened(arguments["path"], not self._task.check_mode) as log:
-            lines = self._lines(log, arguments, services, hostvars)
+            lines = self._lines(log, arguments, services, variables["hostvars"])
             log.append(lines)
             reports = [in_words(line) for line in lines if line.step != WATCH]
         begun = {line.node: line for line in lines if line.result == BEGUN}

@@ -8,12 +8,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.bundle import bundle_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.cases import cases_of
@@ -21,31 +17,24 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log import D
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log_file import opened
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import PROVE
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.words import ended
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Append to the log; no host is reached."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "path": {"type": "path", "required": True},
+        "node": {"type": "str", "required": True},
+        "step": {"type": "str", "required": True},
+        "failed": {"type": "bool", "required": True},
+        "reason": {"type": "str", "default": ""},
+        "readings": {"type": "dict", "default": {}},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec(
-            {
-                "path": {"type": "path", "required": True},
-                "node": {"type": "str", "required": True},
-                "step": {"type": "str", "required": True},
-                "failed": {"type": "bool", "required": True},
-                "reason": {"type": "str", "default": ""},
-                "readings": {"type": "dict", "default": {}},
-            }
-        )
-        try:
-            return {**result, "changed": True, **_end(arguments, time.time(), not self._task.check_mode)}
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        return {"changed": True, **_end(arguments, time.time(), not self._task.check_mode)}
 
 
 def _end(arguments: dict[str, Any], now_s: float, write: bool) -> dict[str, Any]:

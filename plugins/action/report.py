@@ -5,28 +5,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
-
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Print lines from the controller; nothing connects to the host."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "lines": {"type": "list", "elements": "str", "required": True},
+        "subject": {"type": "str", "default": ""},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action; the result has the lines, for programs."""
-        result = super().run(tmp, task_vars)
-        _options, arguments = self.validate_argument_spec(
-            {
-                "lines": {"type": "list", "elements": "str", "required": True},
-                "subject": {"type": "str", "default": ""},
-            }
-        )
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         if not self._task.no_log:
             print_lines(arguments["lines"], arguments["subject"])
-        return {**result, "changed": False, "lines": arguments["lines"]}
+        return {"changed": False, "lines": arguments["lines"]}

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import is_of, missing_names, unknown_names
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import host_facts, run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values
 
 # The roles that need Ansible's order: their batches, holds or stages are several tasks over all hosts of a play.
@@ -29,26 +29,22 @@ filter_loader.get("bool")
 test_loader.get("defined")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Check names, and values that are written out: nothing is templated or decrypted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "role": {"type": "str", "default": ""},
+        "hosts": {"type": "list", "elements": "str"},
+        "others": {"type": "list", "elements": "str", "default": []},
+        "required_by": {"type": "str"},
+        "untrusted_hosts": {"type": "bool", "default": False},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action; the result reports only that nothing changed."""
-        variables = task_vars or {}
-        result = super().run(tmp, variables)
-        _given, arguments = self.validate_argument_spec(
-            {
-                "role": {"type": "str", "default": (variables.get("ansible_role_name") or "").split(".")[-1]},
-                "hosts": {"type": "list", "elements": "str", "default": variables.get("ansible_play_batch") or []},
-                "others": {"type": "list", "elements": "str", "default": []},
-                "required_by": {"type": "str"},
-                "untrusted_hosts": {"type": "bool", "default": False},
-            }
-        )
-        role, roles = arguments["role"], registry.roles()
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        role = arguments["role"] or (variables.get("ansible_role_name") or "").split(".")[-1]
+        hosts = variables.get("ansible_play_batch") or [] if arguments["hosts"] is None else arguments["hosts"]
+        roles = registry.roles()
         if role not in roles:
             raise AnsibleActionFail(f"there is no role {role!r} in sailloft.fleet; set role to an existing role")
         if arguments["untrusted_hosts"] and (text := host_facts.overriding_reason(f"the role {role}")):
@@ -59,19 +55,19 @@ class ActionModule(ActionBase):
         entries = registry.entries(role)
         shared_names = (name for name in registry.read()["variables"] if name.startswith(f"{role}_"))
         valid_names = {*arguments["others"], *shared_names, *(name for options in entries.values() for name in options)}
-        hosts_by_name = self._given(arguments["hosts"], variables, role)
-        role_names = {name: hosts for name, hosts in hosts_by_name.items() if is_of(name, role, roles)}
+        hosts_by_name = self._given(hosts, variables, role)
+        role_names = {name: of_name for name, of_name in hosts_by_name.items() if is_of(name, role, roles)}
         for text in unknown_names(role, role_names, valid_names):
             display.warning(text)
         entry = arguments["required_by"]
         required = [name for name, option in entries.get(entry, {}).items() if option.get("required")]
-        missing = missing_names(role, arguments["hosts"], hosts_by_name, required)
+        missing = missing_names(role, hosts, hosts_by_name, required)
         if missing:
             raise AnsibleActionFail(missing)
         if "role" in self._task.args:  # not in the role itself, before whose first task Ansible has checked the values
             options = {name: option for entry in entries.values() for name, option in entry.items()}
-            check_values(role, options, arguments["hosts"], variables["hostvars"])
-        return {**result, "changed": False}
+            check_values(role, options, hosts, variables["hostvars"])
+        return {"changed": False}
 
     def _given(self, hosts: list[str], variables: dict[str, Any], role: str) -> dict[str, list[str]]:
         """Return name -> hosts for the variables with the role's prefix from inventory, play and command line.

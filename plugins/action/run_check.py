@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible.vars.plugins import get_vars_from_inventory_sources
@@ -19,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.names import
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import host_facts, run_strategy
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values, fault
 
@@ -34,19 +34,16 @@ except ImportError:  # ansible-core before 2.19 trusts each text
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Check sources, strategy, facts, names, values, hosts and their values, in this order."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "playbook": {"type": "str", "required": True},
+        "part": {"type": "bool", "default": False},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action; the result reports only that nothing changed."""
-        variables = task_vars or {}
-        result = super().run(tmp, variables)
-        _given, arguments = self.validate_argument_spec(
-            {"playbook": {"type": "str", "required": True}, "part": {"type": "bool", "default": False}}
-        )
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         name, data = arguments["playbook"], registry.read()
         if name not in data["playbooks"]:
             raise AnsibleActionFail(f"there is no playbook {name!r} in meta/run_specs.yml; set playbook to one of it")
@@ -68,7 +65,7 @@ class ActionModule(ActionBase):
         for role in playbook.roles:
             options = {name: option for entry in registry.entries(role).values() for name, option in entry.items()}
             check_values(role, options, hosts, hostvars)
-        return {**result, "changed": False}
+        return {"changed": False}
 
     def _check_sources(self) -> None:
         sources = unread(self._sources, self._inventory._inventory.processed_sources)

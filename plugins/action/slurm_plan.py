@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.request import SCHEDULERS
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.recordings_folder import RecordingsFolder
 
 SETTINGS: dict[str, Any] = {
@@ -41,42 +38,29 @@ _OTHERS: dict[str, Any] = {
 SPARE_VARIABLES = ("site_spare", "node_boot_spare")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Plan, and write the plan; no host is reached."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    OPTIONS: ClassVar[dict[str, Any]] = {**SETTINGS, **_OTHERS}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec({**SETTINGS, **_OTHERS})
-        variables = task_vars or {}
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
         groups, hostvars = variables.get("groups", {}), variables.get("hostvars", {})
         settings = {name: arguments[name] for name in SETTINGS if arguments[name] not in (None, "", {}, [])}
-        try:
-            names = sorted({name for hosts in groups.values() for name in hosts})
-            planned = plan(
-                settings,
-                groups,
-                RecordingsFolder(arguments["recordings"]),
-                read_site(arguments["blueprint"]) if arguments["blueprint"] else None,
-                [name for name in names if any(hostvars.get(name, {}).get(one) is True for one in SPARE_VARIABLES)],
-            )
-            changes = (
-                write_changed(arguments["path"], planned.files, self._task.check_mode) if arguments["path"] else []
-            )
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
+        names = sorted({name for hosts in groups.values() for name in hosts})
+        planned = plan(
+            settings,
+            groups,
+            RecordingsFolder(arguments["recordings"]),
+            read_site(arguments["blueprint"]) if arguments["blueprint"] else None,
+            [name for name in names if any(hostvars.get(name, {}).get(one) is True for one in SPARE_VARIABLES)],
+        )
         return {
-            **result,
             "summary": planned.summary,
             "notes": planned.notes,
             "files": planned.files,
             "nodes": {name: node.to_dict() if node else {} for name, node in planned.nodes.items()},
             "spares": planned.spares,
             "restart_key": planned.slurmd,
-            "written": [change["after_header"] for change in changes],
-            "diff": changes,
-            "changed": bool(changes),
+            **write_plan(arguments["path"], planned.files, self._task.check_mode),
         }

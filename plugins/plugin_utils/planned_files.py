@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
@@ -24,3 +25,9 @@ def write_changed(folder: str, texts: Mapping[str, str], check_mode: bool) -> li
             if not check_mode:
                 files.write(path, text)
     return changes
+
+
+def write_plan(folder: str | None, texts: Mapping[str, str], check_mode: bool) -> dict[str, Any]:
+    """Write the files of a plan, if a folder is given; return their part of the task's result. Raises ProofError."""
+    changes = write_changed(folder, texts, check_mode) if folder else []
+    return {"written": [change["after_header"] for change in changes], "diff": changes, "changed": bool(changes)}

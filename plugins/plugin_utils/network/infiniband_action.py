@@ -6,16 +6,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.errors import InfinibandError
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.plan import FabricPlan, plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.readings import SubnetReadings, together, unpack
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 
 _SETTINGS: dict[str, Any] = {
     "subnet_manager": {"type": "str", "choices": ["nvidia", "opensm"], "default": "opensm"},
@@ -37,31 +34,25 @@ _ARGUMENTS: dict[str, Any] = {
 }
 
 
-class InfinibandAction(ActionBase):
-    """Plan the fabric, and do the work of one module."""
+class InfinibandAction(ControllerAction):
+    """Plan the fabric, and do the work of one module; a subclass names its options besides those of the fabric."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-    # The options of the module besides those of the fabric.
-    OPTIONS: ClassVar[dict[str, Any]] = {}
+    def __init_subclass__(cls) -> None:
+        """Add the options of the fabric."""
+        cls.OPTIONS = {**_ARGUMENTS, **cls.OPTIONS}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the action."""
-        result = super().run(tmp, task_vars)
-        _given, arguments = self.validate_argument_spec({**_ARGUMENTS, **self.OPTIONS})
-        try:
-            readings = _read(arguments["readings"])
-            planned = plan(
-                read_site(arguments["blueprint"]),
-                arguments["fabric"],
-                {name: arguments[name] for name in _SETTINGS},
-                arguments["guids"],
-                [*arguments["found"], readings.found],
-                (task_vars or {}).get("groups"),
-            )
-            return {**result, **self.work(planned, readings, arguments)}
-        except SailloftError as error:
-            raise AnsibleActionFail(str(error)) from error
+    def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the module."""
+        readings = _read(arguments["readings"])
+        planned = plan(
+            read_site(arguments["blueprint"]),
+            arguments["fabric"],
+            {name: arguments[name] for name in _SETTINGS},
+            arguments["guids"],
+            [*arguments["found"], readings.found],
+            variables.get("groups"),
+        )
+        return self.work(planned, readings, arguments)
 
     @abstractmethod
     def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
