@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: ib_plan
 short_description: Plan the files of the subnet managers of an InfiniBand fabric
 version_added: 0.1.0
-extends_documentation_fragment: [sailloft.fleet.infiniband]
+extends_documentation_fragment: [sailloft.fleet.attributes, sailloft.fleet.infiniband]
 description:
   - Makes C(opensm.conf), C(partitions.conf), C(root_guids.conf), C(node_names) and, with NVIDIA's subnet manager,
     C(topoconfig.conf) (the planned links) of one fabric of the blueprint. It runs on the controller, without a host.
@@ -23,15 +23,6 @@ options:
       Directory for the files and a picture of the fabric, C(fabric.svg), created if it is missing. Without it, nothing
       is written.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

@@ -17,6 +17,7 @@ description:
     removed if this plan has others of their kind. Nodes are labelled and never created.
   - It reads the nodes' variables C(roce_policy), C(roce_host_class), C(roce_host_nics), C(gpu_host_sriov),
     C(gpu_node_pci) and C(gpu_node_mig_off).
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   settings:
     description: What recordings and inventory leave open.
@@ -83,15 +84,6 @@ options:
   kubeconfig:
     description: The file with the address and the credentials of the cluster. Without it, nothing is applied.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

@@ -18,6 +18,7 @@ description:
   - Targets have the labels C(instance), C(host) (of a guest, its host), C(role), C(rack), C(unit), C(rail) (of a switch
     of one rail), C(spare), C(feed) (C(site_feed) of the inventory), and the numbers of the blueprint's blocks.
   - docs/how-to/monitoring.md has the alerts, jobs and limits.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   site:
     description: The external label C(site) of all series and alerts.
@@ -88,15 +89,6 @@ options:
   path:
     description: Directory for the files, created if it is missing. Without it, nothing is written.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

@@ -16,6 +16,7 @@ description:
     before.
   - It refuses, before anything is written, names that the inventory does not have, machines that are not pending or
     that several nodes would get, machines in another node's place, and a file that a person wrote.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   accept:
     description: Node -> MAC address; an empty one is that of the machine in the node's planned place.
@@ -58,15 +59,6 @@ options:
     description: Whether its certificate is verified.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

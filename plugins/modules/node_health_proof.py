@@ -11,6 +11,7 @@ description:
   - Writes C(health-bmcs.json), C(health-bmcs.html) and C(health-bmcs.txt), which M(sailloft.fleet.fleet_look) reads.
     A BMC that was not read, and each fault, is a claim that does not hold; notes are only in the reason.
   - The proof has what the BMCs say now; nothing of it is latched.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   path:
     description: Directory of the proofs, created if it is missing.
@@ -20,15 +21,6 @@ options:
     description: What each BMC says, by node, as RV(sailloft.fleet.node_health_info#module:bmcs).
     type: dict
     required: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
-author:
-  - The Sailloft maintainers (@sailloft)
 notes:
   - The files contain no time and no random order. The same answers give the same bytes and no change.
 """

@@ -13,6 +13,7 @@ description:
   - The files are C(cables.csv) (both ends, labels, lengths), C(materials.csv), C(hosts) (all addresses, for DNS),
     C(boot_nodes.json) (the nodes as C(boot_server_nodes), without MAC addresses), C(neighbours.json) (the far end of
     each interface), C(topology.conf) (Slurm, if links are RoCE or InfiniBand) and C(site.svg).
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   blueprint:
     description: The file of the blueprint.
@@ -24,15 +25,6 @@ options:
   path:
     description: Directory for the files, created if it is missing. Without it, nothing is written.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: It shows no differences between files.
-    support: none
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

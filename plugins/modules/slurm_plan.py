@@ -16,6 +16,7 @@ description:
   - GPUs are C(/dev/nvidiaN) in PCI order. M(sailloft.fleet.slurm_service) compares this with the driver on each node.
   - No node has a C(State) in C(slurm.conf); Slurm would drain it again at each reconfiguration.
   - With O(scheduler=lsf) the same cluster as files of IBM Spectrum LSF, which no LSF has read yet.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   scheduler:
     description:
@@ -88,15 +89,6 @@ options:
   path:
     description: Directory for the files, created if it is missing. Without it, nothing is written.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""
