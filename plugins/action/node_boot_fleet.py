@@ -32,7 +32,6 @@ from ansible_collections.sailloft.fleet.plugins.action.node_firmware_fleet impor
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.consoles.tail import LOG_DIR
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import wave_limits
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.at_once import at_once
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_fleet
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_claims import NodePlan
@@ -54,6 +53,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_domains import domains_of
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
@@ -179,8 +179,8 @@ class ActionModule(ControllerAction):
             row.look(answer, self._arguments(name), files, self._flag(name, "node_boot_force"))
             row.tasks = self._tasks_of(name)
             row.mac = str(variables.get("node_boot_mac") or "")
-            row.spare = self._flag(name, "node_boot_spare")
-            row.domains = wave_limits.domains_of(variables)
+            row.spare = self._flag(name, "site_spare")
+            row.domains = domains_of(name, variables)
             row.power_kw = float(variables.get("node_boot_power_kw") or 0)
             self._limits(name)
             return True

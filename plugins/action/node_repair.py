@@ -44,6 +44,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.world import
     RepairWorld,
 )
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_domains import domains_of
 
 PERCENT = values.within(0, 100)
 NUMBERS = {
@@ -139,9 +140,7 @@ class ActionModule(ControllerAction):
         unknown = sorted(set(settings.domain_most_out) - set(kinds))
         if unknown:
             cause = f"no node has a {unknown[0]!r:.60}; nodes have: {', '.join(kinds) or 'none'}"
-            raise RepairError(
-                cause, "correct the name, or set node_repair_domains", subject="node_repair_domain_most_out"
-            )
+            raise RepairError(cause, "correct the name, or set site_domains", subject="node_repair_domain_most_out")
         return [*words, *decide(world)]
 
 
@@ -177,30 +176,13 @@ def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, 
         None if read is None else answers.read(read),
         float(variables.get("__node_repair_asked_s") or 0),
         service,
-        is_spare=any(variables.get(one) is True for one in ("site_spare", "node_boot_spare")),
+        is_spare=variables.get("site_spare") is True,
         is_guest="gpu_guests" in groups,
         boots_image=boots_image,
         resets=tuple(check_type_list(variables.get("node_repair_resets", ["gpu"]))),
-        domains=dict(_domains(name, variables)),
+        domains=domains_of(name, variables),
         proofs=tuple(_proofs(proofs, needed)),
     )
-
-
-def _domains(name: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield what nodes have in common: the blueprint's rack and switches, and what the inventory declares."""
-    if variables.get("site_rack"):
-        yield "rack", (str(variables["site_rack"]),)
-    ports = variables.get("site_ports") or {}
-    switches = {str(port.get("peer", "")).partition(" ")[0] for port in ports.values() if isinstance(port, Mapping)}
-    if switches - {""}:
-        yield "switch", tuple(sorted(switches - {""}))
-    declared = Settings(RepairError, f"{name}: node_repair_domains", variables.get("node_repair_domains") or {})
-    for kind in declared.data:
-        yield str(kind), tuple(declared.required(kind, _names))
-
-
-def _names(value: Any) -> list[str]:
-    return [values.text(value)] if isinstance(value, str) else list(values.texts(value))
 
 
 def _proofs(folder: str, needed: Iterable[Iterable[str]]) -> Iterator[NodeProof]:

@@ -34,8 +34,6 @@ _OTHERS: dict[str, Any] = {
     "recordings": {"type": "path"},
     "path": {"type": "path"},
 }
-# The inventory's marks of spares.
-SPARE_VARIABLES = ("site_spare", "node_boot_spare")
 
 
 class ActionModule(ControllerAction):
@@ -53,7 +51,7 @@ class ActionModule(ControllerAction):
             groups,
             RecordingsFolder(arguments["recordings"]),
             read_site(arguments["blueprint"]) if arguments["blueprint"] else None,
-            [name for name in names if any(hostvars.get(name, {}).get(one) is True for one in SPARE_VARIABLES)],
+            [name for name in names if hostvars.get(name, {}).get("site_spare") is True],
         )
         return {
             "summary": planned.summary,

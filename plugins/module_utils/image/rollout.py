@@ -192,7 +192,7 @@ def without(nodes: list[RolloutNode], names: list[str]) -> list[RolloutNode]:
     if all(node.spare for node in remaining):
         raise ImageError(
             f"has no node to bring into service: {listed([node.name for node in remaining])} are spares",
-            "correct node_boot_spare, or node_boot_rollout_without",
+            "correct site_spare, or node_boot_rollout_without",
             subject="rollout",
         )
     return remaining

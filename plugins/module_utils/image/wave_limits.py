@@ -66,20 +66,6 @@ class WaveLimits:
         return parts
 
 
-def domains_of(variables: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the names of a node's domains by kind: rack and leaf switches of the blueprint, and
-    ``node_boot_domains``."""
-    domains: dict[str, list[str]] = {}
-    if variables.get("site_rack"):
-        domains["rack"] = [str(variables["site_rack"])]
-    peers = {str(port["peer"]).split()[0] for port in (variables.get("site_ports") or {}).values() if port.get("peer")}
-    if peers:
-        domains["leaf"] = sorted(peers)
-    for kind, names in (variables.get("node_boot_domains") or {}).items():
-        domains[str(kind)] = [str(name) for name in ([names] if isinstance(names, (str, int)) else names)]
-    return domains
-
-
 def placed(name: str, domains: Mapping[str, Iterable[str]], power_kw: float) -> Placed:
     """Return a node with its domains by kind."""
     return Placed(name, tuple((kind, domain) for kind in sorted(domains) for domain in domains[kind]), power_kw)
@@ -104,7 +90,7 @@ def read(limits: Mapping[str, Any], nodes: Sequence[Placed]) -> WaveLimits:
         if unknown:
             raise ImageError(
                 f"{len(unknown)} nodes are in none, the first of them is {unknown[0]}",
-                f"give them one in node_boot_domains ({{{kind}: NAME}}), or remove the limit",
+                f"give them one in site_domains ({{{kind}: NAME}}), or remove the limit",
                 subject=subject,
             )
         for domain in (domain for domain in sizes if domain[0] == kind):

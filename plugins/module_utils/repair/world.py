@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet.answers import Answer, Complaint
@@ -56,7 +56,7 @@ class RepairNode:
     is_guest: bool = False
     boots_image: bool = False
     resets: tuple[str, ...] = ("gpu",)  # kinds of devices that may be reset
-    domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # {"rack": ("r1",), "switch": ("leaf-1",)}
+    domains: Mapping[str, Sequence[str]] = field(default_factory=dict)  # {"rack": ["r1"], "leaf": ["leaf-1"]}
     proofs: tuple[NodeProof, ...] = ()
 
     @property

@@ -15,7 +15,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.wave_limits import (
     Placed,
     WaveLimits,
-    domains_of,
     placed,
     read,
 )
@@ -111,14 +110,6 @@ def test_a_limit_that_cannot_be_kept_is_refused(limits, named):
 def test_a_node_whose_power_is_not_known_is_refused():
     with pytest.raises(ImageError, match="node_boot_power_kw"):
         read({"power_kw": 20}, [*RACK, Placed("n3")])
-
-
-def test_the_blueprint_gives_rack_and_leaf_switches_and_the_inventory_the_rest():
-    ports = {"ens1": {"peer": "leaf2 swp1"}, "ens2": {"peer": "leaf1 swp1"}, "bmc": {}}
-    variables = {"site_rack": "r7", "site_ports": ports, "node_boot_domains": {"feed": "a", "row": [1, 2]}}
-    assert domains_of(variables) == {"rack": ["r7"], "leaf": ["leaf1", "leaf2"], "feed": ["a"], "row": ["1", "2"]}
-    assert domains_of({"site_rack": "r7", "node_boot_domains": {"rack": "r8"}}) == {"rack": ["r8"]}
-    assert domains_of({}) == {}
 
 
 def test_canaries_that_may_not_start_together_are_refused():

@@ -231,7 +231,7 @@ def test_a_rollout_within_its_budget_continues_and_names_failed_nodes_and_spares
     # One of two spares is needed.
     hosts = json.loads((fleet.folder / "hosts.yml").read_text())
     for spare in ("bm03", "bm04"):
-        hosts["all"]["children"]["nodes"]["hosts"][spare]["node_boot_spare"] = True
+        hosts["all"]["children"]["nodes"]["hosts"][spare]["site_spare"] = True
     (fleet.folder / "hosts.yml").write_text(json.dumps(hosts))
     status, output = fleet.roll_out(node_boot_rollout_budget=1, node_boot_return=in_service)
     assert status != 0

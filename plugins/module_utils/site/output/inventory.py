@@ -45,8 +45,6 @@ def inventory(site: Site) -> dict[str, Any]:
                 variables["site_ports"] = ports
             if device.spare:
                 variables["site_spare"] = True
-                if NODES in (kind.name, *kind.groups):
-                    variables["node_boot_spare"] = True
             hosts[device.name] = {"group": kind.name, "vars": variables}
     return {"groups": groups, "hosts": hosts}
 

@@ -355,7 +355,7 @@ def test_the_plan_of_the_boot_is_that_of_the_nodes_own_variables(take, monkeypat
 
 
 def test_a_spare_is_proved_and_stays_out_until_it_is_named(take, monkeypatch):
-    site = Site(monkeypatch, ["bm01"], {"bm01": {"node_boot_spare": True, "node_boot_return": {"command": ["resume"]}}})
+    site = Site(monkeypatch, ["bm01"], {"bm01": {"site_spare": True, "node_boot_return": {"command": ["resume"]}}})
     rows = boot(take, site)
     assert (rows["bm01"]["holds"], site.commands) == (True, [])
     take(site, "spares", rows)
@@ -396,7 +396,7 @@ def test_a_drain_that_is_a_file_of_tasks_runs_on_nodes_that_were_not_looked_at(t
         ({"node_boot_drain": {"command": "drain it"}}, "node_boot_drain"),
         ({"node_boot_drain": "drain.sh"}, "variables"),
         ({"node_boot_power_kw": "10 kW"}, "10 kW"),
-        ({"node_boot_domains": ["rack1"]}, "variables"),
+        ({"site_domains": ["rack1"]}, "site_domains"),
         ({"node_boot_timeout_s": "30m"}, "30m"),
         ({"node_boot_kernel_arguments": 5}, "variables"),
         ({**BASELINE, "node_bmc_set": "bios"}, "node_bmc_set"),

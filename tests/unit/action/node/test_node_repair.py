@@ -128,8 +128,8 @@ def test_a_person_gets_a_bundle(site, tmp_path):
 def test_racks_switches_and_feeds_follow_from_the_inventory(site):
     for name in ("gpu-1", "ok00", "ok01"):
         ports = {"mlx5_0": {"peer": "leaf-1 Ethernet1/1"}}
-        site.own[name].update(site_rack="r1", site_ports=ports, node_repair_domains={"feed": "A"})
-    for kind in ("rack", "switch", "feed"):
+        site.own[name].update(site_rack="r1", site_ports=ports, site_domains={"feed": "A"})
+    for kind in ("rack", "leaf", "feed"):
         made = site.decide(check_mode=True, settings={"domain_most_out": {kind: 10}})
         assert made["decisions"] == {}
         assert kind in made["lines"][-1]
@@ -145,9 +145,9 @@ def test_a_node_without_devices_that_may_be_reset_is_rebooted(site):
         site.listed["gpu-1"] = {"out": False, "busy": False}
 
 
-@pytest.mark.parametrize("domains", [5, {"feed": 5}, {"feed": [None]}, {"feed": {"A": 1}}])
+@pytest.mark.parametrize("domains", [5, {"feed": 5.5}, {"feed": [None]}, {"feed": {"A": 1}}])
 def test_domains_that_cannot_be_read_name_their_node(site, domains):
-    site.own["ok03"]["node_repair_domains"] = domains
+    site.own["ok03"]["site_domains"] = domains
     with pytest.raises(AnsibleActionFail, match="ok03"):
         site.decide()
 

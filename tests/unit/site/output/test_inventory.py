@@ -38,11 +38,9 @@ def test_spares_are_distributed_evenly_and_kept_when_the_site_grows():
     assert few == {"gpu04"}
     more = {"blocks__rack__count": 4, "models__spine__ports__down__names": "Ethernet[0:60:4]"}
     assert spares(devices__node__spare_percent=25, **more) == {"gpu04", "gpu08"}
-    # The variable that a rollout reads is set only for hosts of the group nodes.
     hosts = inventory(sites.site(devices__node__spare_percent=25, devices__spine__spare_percent=50))["hosts"]
-    assert hosts["gpu04"]["vars"]["node_boot_spare"] is True
+    assert hosts["gpu04"]["vars"]["site_spare"] is True
     assert hosts["spine2"]["vars"]["site_spare"] is True
-    assert "node_boot_spare" not in hosts["spine2"]["vars"]
 
 
 def test_a_host_has_its_place_addresses_and_links_as_variables():
