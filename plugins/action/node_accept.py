@@ -63,10 +63,10 @@ class ActionModule(ControllerAction):
         nodes = {name: _node(name, hostvars[name]) for name in arguments["nodes"]}
         wanted = {str(name): _mac(str(name), mac) for name, mac in arguments["accept"].items()}
         accepted = accept.accept(wanted, machines, nodes, plan, arguments["replace"])
-        folders = {each.name: _folder(each.name, hostvars[each.name]) for each in accepted}
-        keys = [_enrolled_key(each, hostvars[each.name]) for each in accepted if each.old_mac]
-        for each in accepted:
-            _permit(each, folders[each.name], nodes[each.name])
+        folders = {acceptance.name: _folder(acceptance.name, hostvars[acceptance.name]) for acceptance in accepted}
+        keys = [_enrolled_key(acceptance, hostvars[acceptance.name]) for acceptance in accepted if acceptance.old_mac]
+        for acceptance in accepted:
+            _permit(acceptance, folders[acceptance.name], nodes[acceptance.name])
         written = self._written(arguments, plan, accepted)
         changes = []
         # A key goes before the file by which the next run would know that the machine was replaced.
@@ -74,18 +74,21 @@ class ActionModule(ControllerAction):
             changes.append({"before_header": path, "after_header": path, "before": files.read(path) or "", "after": ""})
             if not self._task.check_mode:
                 os.remove(path)
-        texts = {os.path.join(folders[each.name], FILE): each.text() for each in accepted}
+        texts = {os.path.join(folders[acceptance.name], FILE): acceptance.text() for acceptance in accepted}
         changes += write_changed("", texts, self._task.check_mode)
         refused = [row for server in arguments["pending"] for row in server.get("refused", [])]
         return {
             "changed": bool(changes) or written["changed"],
             "diff": [*([written["diff"]] if written["changed"] else []), *changes],
             "written": [change["after_header"] for change in changes],
-            "replaced": [each.name for each in accepted if each.old_mac],
+            "replaced": [acceptance.name for acceptance in accepted if acceptance.old_mac],
             "report": [
                 *(accept.lines(machines, nodes, plan) or ["no machine is pending"]),
                 *dict.fromkeys(f"{row['mac']}: its report is refused: {row['cause']}" for row in refused),
-                *(f"{each.name} is {each.machine['mac']}: {each.place.why}" for each in accepted),
+                *(
+                    f"{acceptance.name} is {acceptance.machine['mac']}: {acceptance.place.why}"
+                    for acceptance in accepted
+                ),
                 *written["left_out"],
             ],
         }
@@ -95,10 +98,12 @@ class ActionModule(ControllerAction):
         if not arguments["netbox_url"] or not accepted:
             return {"changed": False, "diff": {}, "left_out": []}
         machines = {
-            each.name: RecordedMachine(
-                each.machine["serial"], plan.interfaces(each.name, each.machine), each.machine["bmc_mac"]
+            acceptance.name: RecordedMachine(
+                acceptance.machine["serial"],
+                plan.interfaces(acceptance.name, acceptance.machine),
+                acceptance.machine["bmc_mac"],
             )
-            for each in accepted
+            for acceptance in accepted
         }
         query = [("site", arguments["netbox_site"])] if arguments["netbox_site"] else []
         api = NetboxApi(arguments, open_url)

@@ -49,12 +49,8 @@ from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_domains import
 PERCENT = values.within(0, 100)
 NUMBERS = {
     "wait_s": values.within(0, 30 * 86400),
-    "boot_s": values.within(60, 86400),
     "most_out": PERCENT,
     "together": values.within(2, 100000),
-    "together_s": values.within(1, 86400),
-    "most_steps": values.within(1, 100),
-    "window_s": values.within(3600, 365 * 86400),
 }
 REASON_CHARACTERS = 120
 

@@ -23,7 +23,6 @@ SETTINGS: dict[str, Any] = {
     "accounting": {"type": "dict"},
     "prolog": {"type": "path"},
     "epilog": {"type": "path"},
-    "reboot_program": {"type": "path"},
     "reimage_command": {"type": "list", "elements": "str"},
     "state_directory": {"type": "path"},
     "options": {"type": "dict"},

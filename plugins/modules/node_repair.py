@@ -46,9 +46,7 @@ options:
     description: What the scheduler's command RV(listing) printed.
     type: str
   settings:
-    description: >-
-      C(wait_s), C(kill_jobs), C(boot_s), C(most_out), C(domain_most_out), C(together), C(together_s), C(most_steps),
-      C(window_s), as the role's variables.
+    description: C(wait_s), C(kill_jobs), C(most_out), C(domain_most_out) and C(together), as the role's variables.
     type: dict
     default: {}
   repaired:

@@ -56,15 +56,11 @@ options:
   epilog:
     description: A program that slurmd runs after each job.
     type: path
-  reboot_program:
-    description: >-
-      What C(scontrol reboot) runs on the node. A node whose firmware boots from the network first gets its image again.
-    type: path
-    default: /usr/sbin/reboot
   reimage_command:
-    description: >-
-      The command, one word per item, that C(scontrol reboot) starts on the controller instead, as the user slurm, with
-      the names of the nodes, joined by commas, as its last argument, such as C(playbooks/reimage.yml -l) over SSH.
+    description:
+      - The command, one word per item, that C(scontrol reboot) starts on the controller, as the user slurm, with the
+        names of the nodes, joined by commas, as its last argument, such as C(playbooks/reimage.yml -l) over SSH.
+      - Without it, nodes run C(/usr/sbin/reboot). One whose firmware boots from the network first gets its image again.
     type: list
     elements: str
   state_directory:

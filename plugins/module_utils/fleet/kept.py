@@ -56,10 +56,10 @@ def read_kept(text: str | None, path: str) -> Kept:
     except (ValueError, RecursionError) as error:
         raise FleetError(f"it cannot be read: {error}", remedy, subject=path) from error
     for host, reading in kept.readings.items():
-        for each in reading.data:
-            if each.state not in STATES or each.kind not in LIMITS_S:
+        for entry in reading.data:
+            if entry.state not in STATES or entry.kind not in LIMITS_S:
                 raise FleetError(
-                    f"{host} has the datum {each.kind!r:.40} in state {each.state!r:.40}", remedy, subject=path
+                    f"{host} has the datum {entry.kind!r:.40} in state {entry.state!r:.40}", remedy, subject=path
                 )
     return kept
 
@@ -76,7 +76,7 @@ def left_to_append(kept: Kept, log_bytes: int, tail: bytes) -> bytes:
 
 def keep(earlier: Kept, readings: Mapping[str, HostReading], look: Look, log_bytes: int) -> Kept:
     """Return what to keep of a look: ``earlier`` itself if nothing is new."""
-    shown = {each.host.name: each.shown(look.now_s) for each in look.hosts}
+    shown = {host_look.host.name: host_look.shown(look.now_s) for host_look in look.hosts}
     known = {name: readings[name] for name in shown if name in readings}
     if earlier.looked and shown == earlier.shown and known == earlier.readings:
         return earlier

@@ -60,14 +60,14 @@ class HostLook:
 
     def state(self, now_s: float) -> str:
         """Return its worst state."""
-        return worst(state_at(each, now_s) for each in self.data)
+        return worst(state_at(entry, now_s) for entry in self.data)
 
     def shown(self, now_s: float) -> dict[str, str]:
         """Return what the log compares: a text by kind of data, and what a person said."""
         texts: dict[str, str] = {}
-        for each in self.data:
-            before = f"{texts[each.kind]}; " if each.kind in texts else ""
-            texts[each.kind] = f"{before}{state_at(each, now_s)}: {each.text}"
+        for entry in self.data:
+            before = f"{texts[entry.kind]}; " if entry.kind in texts else ""
+            texts[entry.kind] = f"{before}{state_at(entry, now_s)}: {entry.text}"
         said = {"drained": self.reading.drain, "in maintenance": self.reading.maintenance}
         return {**texts, **{word: reason for word, reason in said.items() if reason}}
 
@@ -87,8 +87,8 @@ class Look:
     def by_state(self) -> dict[str, list[str]]:
         """Return the names of hosts by state, worst first."""
         groups: dict[str, list[str]] = {state: [] for state in STATES}
-        for each in self.hosts:
-            groups[each.state(self.now_s)].append(each.host.name)
+        for host_look in self.hosts:
+            groups[host_look.state(self.now_s)].append(host_look.host.name)
         return groups
 
     @property
@@ -98,12 +98,12 @@ class Look:
         A host in maintenance must be known all the same.
         """
         failing = (
-            state_at(each, self.now_s)
+            state_at(entry, self.now_s)
             for look in self.hosts
-            for each in look.data
-            if not (look.reading.maintenance and state_at(each, self.now_s) != UNKNOWN)
+            for entry in look.data
+            if not (look.reading.maintenance and state_at(entry, self.now_s) != UNKNOWN)
         )
-        of_fabrics = (state_at(each, self.now_s) for each in self.fabrics.values())
+        of_fabrics = (state_at(fabric, self.now_s) for fabric in self.fabrics.values())
         states = {*failing, *of_fabrics}
         return any(look.data for look in self.hosts) and not states & set(FAILING)
 
@@ -116,12 +116,12 @@ class Look:
             if groups[state]:
                 parts.append(f"{len(groups[state])} {WORDS[state][len(groups[state]) != 1]}")
         for word, reasons in (
-            ("drained", [each for each in self.hosts if each.reading.drain]),
-            ("in maintenance", [each for each in self.hosts if each.reading.maintenance]),
+            ("drained", [host_look for host_look in self.hosts if host_look.reading.drain]),
+            ("in maintenance", [host_look for host_look in self.hosts if host_look.reading.maintenance]),
         ):
             if reasons:
                 parts.append(f"{len(reasons)} {word}")
-        failing = [name for name, each in self.fabrics.items() if state_at(each, self.now_s) in FAILING]
+        failing = [name for name, fabric in self.fabrics.items() if state_at(fabric, self.now_s) in FAILING]
         if failing:
             parts.append(f"proofs that do not hold or are old: {', '.join(failing)}")
         return ", ".join(parts)
@@ -130,18 +130,18 @@ class Look:
         """Return the lines for a terminal: equal states of several hosts in one, worst first."""
         groups: dict[tuple[int, str, str], list[str]] = {}
         for look in self.hosts:
-            for each in look.data:
-                state = state_at(each, self.now_s)
+            for entry in look.data:
+                state = state_at(entry, self.now_s)
                 if state in (*FAILING, NOTED):
-                    key = (STATES.index(state), each.kind, failures.common(_aged(each, state), [look.host.name]))
+                    key = (STATES.index(state), entry.kind, failures.common(_aged(entry, state), [look.host.name]))
                     groups.setdefault(key, []).append(look.host.name)
             for word, reason in (("drained", look.reading.drain), ("in maintenance", look.reading.maintenance)):
                 if reason:
                     groups.setdefault((len(STATES), word, reason), []).append(look.host.name)
-        for name, each in self.fabrics.items():
-            state = state_at(each, self.now_s)
+        for name, fabric in self.fabrics.items():
+            state = state_at(fabric, self.now_s)
             if state in FAILING:
-                groups.setdefault((STATES.index(state), f"proof {name}", _aged(each, state)), [])
+                groups.setdefault((STATES.index(state), f"proof {name}", _aged(fabric, state)), [])
         ordered = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0]))
         lines = [
             ": ".join(filter(None, (_hosts(len(names)) if names else "", kind, text, fold(names))))
@@ -156,15 +156,17 @@ def look_at(hosts: Sequence[FleetHost], readings: Mapping[str, HostReading], pro
     looks = []
     for host in hosts:
         reading = readings.get(host.name, HostReading())
-        known = [each for each in reading.data if each.kind in host.reads]
-        known += [each for each in proved.hosts.get(host.name, ()) if each.kind in (*host.reads, ACCEPTANCE, FABRIC)]
-        missing = [datum(kind, UNKNOWN, NEVER[kind]) for kind in host.reads if all(each.kind != kind for each in known)]
-        looks.append(HostLook(host, reading, tuple(sorted([*known, *missing], key=lambda each: each.kind))))
+        known = [entry for entry in reading.data if entry.kind in host.reads]
+        known += [entry for entry in proved.hosts.get(host.name, ()) if entry.kind in (*host.reads, ACCEPTANCE, FABRIC)]
+        missing = [
+            datum(kind, UNKNOWN, NEVER[kind]) for kind in host.reads if all(entry.kind != kind for entry in known)
+        ]
+        looks.append(HostLook(host, reading, tuple(sorted([*known, *missing], key=lambda entry: entry.kind))))
     return Look(tuple(looks), proved.fabrics, now_s, proved.links)
 
 
-def _aged(each: Datum, state: str) -> str:
-    return each.text if state == each.state else f"too old to be known: {each.text}"
+def _aged(entry: Datum, state: str) -> str:
+    return entry.text if state == entry.state else f"too old to be known: {entry.text}"
 
 
 def _hosts(count: int) -> str:

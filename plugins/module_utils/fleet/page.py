@@ -83,9 +83,9 @@ def fleet_page(look: Look, floor: FleetFloor, title: str, proofs: str) -> str:
 
 
 def _data(look: Look, floor: FleetFloor, proofs: str) -> dict[str, Any]:
-    numbers = {each.host.name: index for index, each in enumerate(look.hosts)}
-    every = [*(each for host in look.hosts for each in host.data), *look.fabrics.values()]
-    times = [*(each.at_s for each in every), *(host.reading.seen_s for host in look.hosts)]
+    numbers = {host_look.host.name: index for index, host_look in enumerate(look.hosts)}
+    every = [*(entry for host in look.hosts for entry in host.data), *look.fabrics.values()]
+    times = [*(entry.at_s for entry in every), *(host.reading.seen_s for host in look.hosts)]
     base = round(min((time for time in times if time is not None), default=0.0))
     texts = _Texts()
     texts.number("")
@@ -97,12 +97,12 @@ def _data(look: Look, floor: FleetFloor, proofs: str) -> dict[str, Any]:
         "base": base,
         "pages": f"{quote(proofs)}/",
         "racks": [[rack.name, rack.units, rack.block] for rack in floor.racks],
-        "hosts": [_host(each, floor, numbers, texts, base) for each in look.hosts],
+        "hosts": [_host(host_look, floor, numbers, texts, base) for host_look in look.hosts],
         "links": list(_links(floor, numbers)),
         "sick": [
             [numbers[one], numbers[other], texts.number(text)] for (one, other), text in sorted(look.links.items())
         ],
-        "proofs": [[name, _row(each, texts, base)] for name, each in look.fabrics.items()],
+        "proofs": [[name, _row(fabric, texts, base)] for name, fabric in look.fabrics.items()],
         "texts": list(texts.numbers),
     }
 
@@ -121,18 +121,18 @@ def _host(look: HostLook, floor: FleetFloor, numbers: dict[str, int], texts: _Te
         _since(reading.seen_s, base),
         texts.number(reading.drain),
         texts.number(reading.maintenance),
-        [_row(each, texts, base) for each in look.data],
+        [_row(entry, texts, base) for entry in look.data],
     ]
 
 
-def _row(each: Datum, texts: _Texts, base: int) -> list[Any]:
+def _row(entry: Datum, texts: _Texts, base: int) -> list[Any]:
     return [
-        texts.number(each.kind),
-        STATES.index(each.state),
-        texts.number(each.text),
-        _since(each.at_s, base),
-        [texts.number(line) for line in each.details],
-        texts.number(each.page),
+        texts.number(entry.kind),
+        STATES.index(entry.state),
+        texts.number(entry.text),
+        _since(entry.at_s, base),
+        [texts.number(line) for line in entry.details],
+        texts.number(entry.page),
     ]
 
 

@@ -116,8 +116,8 @@ def judge(
     if DEVICE_MISSING in rules:
         results += _missing(good, expected, lists or {})
     # A device that is gone cannot be measured, and is one fault.
-    gone = {each.place for each in results if each.check == DEVICE_MISSING and each.verdict == FAIL}
-    results = [each for each in results if each.verdict != NOT_MEASURED or each.place not in gone]
+    gone = {result.place for result in results if result.check == DEVICE_MISSING and result.verdict == FAIL}
+    results = [result for result in results if result.verdict != NOT_MEASURED or result.place not in gone]
     deep = {reading.reader for reading in readings if reading.is_deep}
 
     def by(seen: Result) -> str:
@@ -126,7 +126,9 @@ def judge(
     return Judged(
         _worst(results),
         frozenset(
-            (each.check, each.place, by(each)) for each in results if each.verdict == PASS and not each.is_partial
+            (result.check, result.place, by(result))
+            for result in results
+            if result.verdict == PASS and not result.is_partial
         ),
         tuple(event for reading in good for event in reading.events if not _is_off(event.check, expected)),
         tuple(sorted(judgement.resets)),
@@ -154,16 +156,16 @@ def _cleaned(reading: Reading) -> Reading:
         error=clean(reading.error),
         measurements=tuple(
             replace(
-                each,
-                place=_place(each.place),
-                value=clean(each.value) if isinstance(each.value, str) else each.value,
-                reason=clean(each.reason),
+                measurement,
+                place=_place(measurement.place),
+                value=clean(measurement.value) if isinstance(measurement.value, str) else measurement.value,
+                reason=clean(measurement.reason),
             )
-            for each in reading.measurements
+            for measurement in reading.measurements
         ),
         events=tuple(
-            replace(each, place=_place(each.place), text=clean(each.text), identity=clean(each.identity))
-            for each in reading.events
+            replace(event, place=_place(event.place), text=clean(event.text), identity=clean(event.identity))
+            for event in reading.events
         ),
     )
 
@@ -206,8 +208,8 @@ def _unreported(reading: Reading, rules: Mapping[str, Rule], expected: Expected)
 
 def places_of(expected: Expected) -> list[Place]:
     """Return the places of the planned devices and ports."""
-    return [Place(each.kind, each.address) for each in expected.devices] + [
-        Place("port", each.name) for each in expected.ports
+    return [Place(device.kind, device.address) for device in expected.devices] + [
+        Place("port", port.name) for port in expected.ports
     ]
 
 
@@ -241,7 +243,7 @@ class _Judgement:
         self.rules = rules
         self.expected = expected
         self.now = now
-        self.series = {(each.check, each.place, each.source): each for each in memory.series}
+        self.series = {(earlier.check, earlier.place, earlier.source): earlier for earlier in memory.series}
         self.resets: set[Place] = set()
 
     def forget_resets(self, readings: Iterable[Reading]) -> None:
@@ -256,7 +258,7 @@ class _Judgement:
                         self.resets.add(measurement.place)
                     self._keep(key, (Sample(self.now.boot_s, number),))
         self.series = {
-            key: each for key, each in self.series.items() if key[0] == RESET_COUNT or key[1] not in self.resets
+            key: row for key, row in self.series.items() if key[0] == RESET_COUNT or key[1] not in self.resets
         }
 
     def result(self, measurement: Measurement) -> Result | None:
@@ -297,7 +299,7 @@ class _Judgement:
         start = min(self.now.boot_s - rule.window_s, old.measured_s)
         span = self.now.boot_s - start
         limit *= max(1.0, span / rule.window_s) if rule.window_s else 1.0
-        base = next((each for each in reversed(old.samples) if each.boot_s <= start), old.samples[0])
+        base = next((sample for sample in reversed(old.samples) if sample.boot_s <= start), old.samples[0])
         increase = number - base.value
         self._keep(key, _changes(old.samples, Sample(self.now.boot_s, number), rule.window_s, start))
         seen = f"{_shown(increase, rule)} more in {_duration(self.now.boot_s - max(base.boot_s, start))}"
@@ -316,7 +318,7 @@ class _Judgement:
         old = self.series.get(key)
         samples = (*(old.samples if old else ()), Sample(self.now.boot_s, number))[-max(1, rule.samples) :]
         self._keep(key, samples)
-        values = sorted(each.value for each in samples)
+        values = sorted(sample.value for sample in samples)
         bad, half = sum(value < limit for value in values), rule.samples // 2
         wanted = f"at least {_shown(limit, rule)} as median of {rule.samples}"
         if len(values) < rule.samples and bad <= half and len(values) - bad <= half:
@@ -337,7 +339,7 @@ def _changes(samples: tuple[Sample, ...], new: Sample, window_s: float, start: f
         if len(kept) > 1 and new.boot_s - kept[-2].boot_s < window_s / CHANGES:
             kept.pop()
         kept.append(new)
-    older = sum(each.boot_s <= start for each in kept)
+    older = sum(sample.boot_s <= start for sample in kept)
     return tuple(kept[max(0, older - 1) :])
 
 

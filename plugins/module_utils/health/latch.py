@@ -270,7 +270,7 @@ def _passed(judged: Judged, rules: Mapping[str, Rule]) -> End:
         if fault.is_event or key in failing:
             return ""
         witnesses = (witness(rules.get(fault.check), fault.reader, fault.source), DEEP)
-        return "passed" if any((*key, each) in judged.passes for each in witnesses) else ""
+        return "passed" if any((*key, witness_name) in judged.passes for witness_name in witnesses) else ""
 
     return how
 
@@ -346,16 +346,16 @@ def part_of(expected: Expected, place: Place) -> str:
 
 def cleared(condition: Condition, name: str, reason: str, by: str, now: Moment) -> Condition:
     """End a fault by a person's word. Raises SailloftError for an unknown name or an empty reason."""
-    fault = next((each for each in condition.faults if each.name == name), None)
+    fault = next((known for known in condition.faults if known.name == name), None)
     if fault is None:
-        names = excerpt([each.name for each in condition.faults], 5) or "none"
+        names = excerpt([known.name for known in condition.faults], 5) or "none"
         raise SailloftError(f"no fault has the name {name!r:.80}; the faults are {names}", "name one of them")
     ended = EndedFault(fault.name, fault.title, fault.since, now, _reason(reason), clean(by))
     # What was not measured is counted anew: otherwise the next round would bring the fault back at once.
     return replace(
         condition,
-        faults=tuple(each for each in condition.faults if each is not fault),
-        unmeasured=tuple(each for each in condition.unmeasured if each.place != fault.place),
+        faults=tuple(known for known in condition.faults if known is not fault),
+        unmeasured=tuple(unmeasured for unmeasured in condition.unmeasured if unmeasured.place != fault.place),
         ended=(*condition.ended, ended)[-ENDED:],
     )
 

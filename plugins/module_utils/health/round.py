@@ -92,7 +92,7 @@ def make(
         if is_deep:
             readings, left = _twice(chosen, readings, left, given, now)
         # A process that was killed now may only wait for a busy processor.
-        readings.append(_of_checker([each for each in left if each in given.saved.left], given.problem))
+        readings.append(_of_checker([hung for hung in left if hung in given.saved.left], given.problem))
         with state.locked("state", paths.run):
             new = _save(given, readings, left, now(), {reader.name for reader in chosen})
             if given.asked:
@@ -169,12 +169,14 @@ def _read(
 ) -> tuple[list[Reading], list[Left]]:
     """Run the readers, but for those of which a process still hangs. Return their readings and all that hangs."""
     left = [
-        each
-        for each in last_left
-        if each.round.boot_id == now.boot_id and process.is_alive(Process(each.pid, each.program, each.start_ticks))
+        hung
+        for hung in last_left
+        if hung.round.boot_id == now.boot_id and process.is_alive(Process(hung.pid, hung.program, hung.start_ticks))
     ]
-    hanging = {each.reader: each for each in left}
-    readings = [Reading(each.name, error=_hangs(hanging[each.name])) for each in readers if each.name in hanging]
+    hanging = {hung.reader: hung for hung in left}
+    readings = [
+        Reading(reader.name, error=_hangs(hanging[reader.name])) for reader in readers if reader.name in hanging
+    ]
     run = partial(readers_node.run, locks=given.paths.run)
 
     def node(reader: Reader) -> Node:
@@ -192,7 +194,7 @@ def _read(
             # What a job may have disturbed is no measurement.
             is_disturbed = reader.is_deep and _returned(given)
             readings.append(replace(reading, measurements=(), error=RETURNED) if is_disturbed else reading)
-            left += [Left(reader.name, each.pid, each.program, each.start_ticks, now) for each in outcome.alive]
+            left += [Left(reader.name, alive.pid, alive.program, alive.start_ticks, now) for alive in outcome.alive]
     return readings, left
 
 
@@ -232,22 +234,22 @@ def _twice(
 def _confirmed(reading: Reading, once: Results) -> Reading:
     """Return a deep reader's reading without what failed in one run and passed in the other: that is not measured."""
     measurements = tuple(
-        replace(each, value=None, reason="it failed in one run and passed in another")
-        if (each.check, each.place) in once
-        else each
-        for each in reading.measurements
+        replace(measurement, value=None, reason="it failed in one run and passed in another")
+        if (measurement.check, measurement.place) in once
+        else measurement
+        for measurement in reading.measurements
     )
     return replace(reading, measurements=measurements)
 
 
 def _with(verdict: str, reading: Reading, given: _Given, now: Moment) -> Results:
     results = judge([reading], given.rules, given.expected, given.saved.memory, now).results
-    return {(each.check, each.place) for each in results if each.verdict == verdict}
+    return {(result.check, result.place) for result in results if result.verdict == verdict}
 
 
 def _of_checker(left: Sequence[Left], problem: str) -> Reading:
     """Return what the checker says of itself, to be judged as all else."""
-    hanging = {each.reader: f"process {each.pid} ({each.program})" for each in left}
+    hanging = {hung.reader: f"process {hung.pid} ({hung.program})" for hung in left}
     return Reading(
         "checker",
         (
@@ -274,13 +276,13 @@ def _save(given: _Given, readings: Sequence[Reading], left: Sequence[Left], now:
         old = copied.merged(old, asked.copy) if asked.copy else old
         readings.append(Reading("boot_servers", asked.measurements, (asked.event,) if asked.event else ()))
     # What another kind of round left behind meanwhile.
-    known = {(each.pid, each.start_ticks) for each in (*given.saved.left, *left)}
+    known = {(hung.pid, hung.start_ticks) for hung in (*given.saved.left, *left)}
     left = [
-        *(each for each in left if each.reader in chosen or each in old.left),
-        *(each for each in old.left if each.reader not in chosen and (each.pid, each.start_ticks) not in known),
+        *(hung for hung in left if hung.reader in chosen or hung in old.left),
+        *(hung for hung in old.left if hung.reader not in chosen and (hung.pid, hung.start_ticks) not in known),
     ]
     # A reader whose process has ended since is seen again: this ends the fault that it hangs.
-    ended = {each.reader for each in old.left} - {each.reader for each in left}
+    ended = {hung.reader for hung in old.left} - {hung.reader for hung in left}
     gone = tuple(Measurement(checker.hanging(reader), Place("reader", reader), False, "/proc") for reader in ended)
     readings.append(Reading("checker", gone))
     judged = judge(readings, given.rules, expected, old.memory, now, given.lists)
@@ -291,7 +293,7 @@ def _save(given: _Given, readings: Sequence[Reading], left: Sequence[Left], now:
         _tallies(old.checks, judged, now),
         {**old.values, **judged.values},
         judged.memory,
-        {**old.kept, **{each.reader: each.kept for each in readings if each.kept and not each.error}},
+        {**old.kept, **{reading.reader: reading.kept for reading in readings if reading.kept and not reading.error}},
         tuple(left),
     )
     state.save(new, directory)
@@ -306,8 +308,8 @@ def _round(old: Round | None, readings: Sequence[Reading], given: _Given, now: M
         now,
         round(time.monotonic() - given.start_s, 3),
         given.period_s,
-        {each.reader: each.error for each in readings if each.error},
-        {each.reader: each.seconds for each in readings if each.seconds},
+        {reading.reader: reading.error for reading in readings if reading.error},
+        {reading.reader: reading.seconds for reading in readings if reading.seconds},
         (*notes, *(given.asked.remarks if given.asked else ())),
         old.first if old and old.ended.boot_id == now.boot_id else now,
     )
@@ -319,8 +321,8 @@ def _tallies(old: Mapping[str, Tally], judged: Judged, now: Moment) -> dict[str,
     for result in judged.results:
         verdicts.setdefault(result.check, []).append(result.verdict)
     tallies = dict(old)
-    for check, each in sorted(verdicts.items()):
-        passed, failed, unmeasured = (each.count(verdict) for verdict in (PASS, FAIL, NOT_MEASURED))
+    for check, found_verdicts in sorted(verdicts.items()):
+        passed, failed, unmeasured = (found_verdicts.count(verdict) for verdict in (PASS, FAIL, NOT_MEASURED))
         last = old[check].measured if check in old else None
         tallies[check] = Tally(passed, failed, unmeasured, now if passed or failed else last)
     return tallies

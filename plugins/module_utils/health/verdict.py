@@ -68,7 +68,7 @@ def _word(state: State, now: Moment) -> tuple[str, str]:
         return NOT_KNOWN, f"{never[0].place}: {never[0].check} not measured since the boot: {never[0].reason}{more}"
     if condition.faults:
         return DEGRADED, _several(condition.faults)
-    return HEALTHY, f"{sum(each.passed for each in state.checks.values())} passes in the last round"
+    return HEALTHY, f"{sum(tally.passed for tally in state.checks.values())} passes in the last round"
 
 
 def _never_measured(state: State) -> list[Unmeasured]:
@@ -76,11 +76,12 @@ def _never_measured(state: State) -> list[Unmeasured]:
     if state.round is None:
         return []
     boot_id, first = state.round.ended.boot_id, state.round.first
-    counted = {(each.check, each.place) for each in state.memory.series}
+    counted = {(counter.check, counter.place) for counter in state.memory.series}
     return [
-        each
-        for each in state.condition.unmeasured
-        if (each.since.boot_id != boot_id or each.since == first) and (each.check, each.place) not in counted
+        unmeasured
+        for unmeasured in state.condition.unmeasured
+        if (unmeasured.since.boot_id != boot_id or unmeasured.since == first)
+        and (unmeasured.check, unmeasured.place) not in counted
     ]
 
 
@@ -147,8 +148,8 @@ def text(made: Verdict) -> str:
         if word:
             lines.append(f"  {name}: {_said(word)}, {_when(word.since, now)}")
     places: dict[tuple[int, str], list[Unmeasured]] = {}
-    for each in state.condition.unmeasured:
-        places.setdefault((each.rounds, each.check), []).append(each)
+    for unmeasured in state.condition.unmeasured:
+        places.setdefault((unmeasured.rounds, unmeasured.check), []).append(unmeasured)
     for (rounds, check), (first, *others) in places.items():
         more = f" (and {len(others)} more)" if others else ""
         lines.append(f"  not measured in {rounds} rounds: {check} of {first.place}{more}: {first.reason}")
@@ -179,11 +180,11 @@ def as_json(made: Verdict) -> str:
         "reason": made.reason,
         "age_s": age_s(state.round.ended, made.now) if state.round else None,
         "faults": [{"name": fault.name, **asdict(fault)} for fault in condition.faults],
-        "unmeasured": [asdict(each) for each in condition.unmeasured],
+        "unmeasured": [asdict(unmeasured) for unmeasured in condition.unmeasured],
         "drain": asdict(condition.drain) if condition.drain else None,
         "maintenance": asdict(condition.maintenance) if condition.maintenance else None,
-        "ended": [asdict(each) for each in condition.ended],
-        "checks": {name: asdict(each) for name, each in state.checks.items()},
+        "ended": [asdict(fault) for fault in condition.ended],
+        "checks": {name: asdict(tally) for name, tally in state.checks.items()},
         "values": state.values,
         "round": asdict(state.round) if state.round else None,
     }
@@ -222,8 +223,10 @@ def prometheus(made: Verdict) -> str:
         "# HELP sailloft_health_unmeasured Rounds, one after the other, in which a check was not measured.",
         "# TYPE sailloft_health_unmeasured gauge",
     ]
-    for each in state.condition.unmeasured:
-        lines.append(f"sailloft_health_unmeasured{_braces(_labels(each.check, each.place))} {each.rounds}")
+    for unmeasured in state.condition.unmeasured:
+        lines.append(
+            f"sailloft_health_unmeasured{_braces(_labels(unmeasured.check, unmeasured.place))} {unmeasured.rounds}"
+        )
     lines += ["# HELP sailloft_health_value A measured value.", "# TYPE sailloft_health_value gauge"]
     for check, values in sorted(state.values.items()):
         for name, value in sorted(values.items()):

@@ -41,13 +41,13 @@ def head(name: str) -> str:
 def metrics(counters: Iterable[Mapping[str, object]]) -> str:
     """Return the text of the metrics' file. ``counters``: the last object of each name and origin."""
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
-    for each in counters:
-        origin = str(each.get("origin"))
-        output = "kafka" if origin == KAFKA else str(each.get("name"))
+    for counter in counters:
+        origin = str(counter.get("origin"))
+        output = "kafka" if origin == KAFKA else str(counter.get("name"))
         for name, (_kind, _help, by_origin) in METRICS.items():
             for reason, fields in by_origin.get(origin, {}).items() if output in OUTPUTS else ():
                 label = f',reason="{reason}"' if reason else ""
-                total = sum(int(str(each.get(field, 0))) for field in fields)
+                total = sum(int(str(counter.get(field, 0))) for field in fields)
                 samples[name].append(f'sailloft_logs_{name}{{output="{output}"{label}}} {total}\n')
     return "".join(f"{head(name)}{''.join(sorted(lines))}" for name, lines in samples.items() if lines)
 
@@ -59,10 +59,10 @@ def main(arguments: list[str]) -> int:
     counters: dict[tuple[object, object], Mapping[str, object]] = {}
     for line in sys.stdin:
         try:
-            each = json.loads(line)
+            counter = json.loads(line)
         except ValueError:
             continue  # a line that was cut
-        if isinstance(each, dict) and each.get("origin") in (QUEUE, KAFKA):
-            counters[each.get("name"), each["origin"]] = each
+        if isinstance(counter, dict) and counter.get("origin") in (QUEUE, KAFKA):
+            counters[counter.get("name"), counter["origin"]] = counter
             write_atomic(path, metrics(counters.values()).encode())
     return 0

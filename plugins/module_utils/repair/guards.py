@@ -85,10 +85,10 @@ def left(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
     if not node.serves:
         return ""
     gone = {node.name, *taken}
-    others = [each for each in world.nodes.values() if not each.is_spare]
-    serving = sum(each.serves for each in others if each.name not in gone)
-    reserve = [each for each in world.nodes.values() if each.is_spare and each.name not in gone]
-    spares = sum(is_fit_spare(each) or (each.service is not None and each.serves) for each in reserve)
+    others = [other for other in world.nodes.values() if not other.is_spare]
+    serving = sum(other.serves for other in others if other.name not in gone)
+    reserve = [spare for spare in world.nodes.values() if spare.is_spare and spare.name not in gone]
+    spares = sum(is_fit_spare(spare) or (spare.service is not None and spare.serves) for spare in reserve)
     needed = len(others) - len(others) * world.settings.most_out // 100
     if serving + spares >= needed:
         return ""
@@ -108,8 +108,8 @@ def domain(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
     gone = {node.name, *taken}
     for kind, most_out in world.settings.domain_most_out.items():
         for name in node.domains.get(kind, ()):
-            members = [each for each in world.nodes.values() if name in each.domains.get(kind, ())]
-            serving = sum(each.serves for each in members if each.name not in gone)
+            members = [member for member in world.nodes.values() if name in member.domains.get(kind, ())]
+            serving = sum(member.serves for member in members if member.name not in gone)
             needed = len(members) - len(members) * most_out // 100
             if serving < needed:
                 return f"{kind} {name} would have {serving} of {len(members)} nodes, fewer than {needed}"
@@ -154,14 +154,14 @@ def old_round(world: RepairWorld, node: RepairNode) -> str:
 def old_proof(world: RepairWorld, node: RepairNode) -> str:
     """Return the proof of the node that is of before the last step, so that nothing holds yet."""
     changed_s = world.case(node.name).changed_s
-    old = sorted(each.name for each in node.proofs if each.at_s <= changed_s)
+    old = sorted(proof.name for proof in node.proofs if proof.at_s <= changed_s)
     return f"{old[0]} is of before the repair: run its playbook" if old else ""
 
 
 def failed_proof(world: RepairWorld, node: RepairNode) -> str:
     """Return the proof made since the last step that does not hold."""
     changed_s = world.case(node.name).changed_s
-    failed = sorted(each.name for each in node.proofs if each.at_s > changed_s and not each.holds)
+    failed = sorted(proof.name for proof in node.proofs if proof.at_s > changed_s and not proof.holds)
     return f"{failed[0]} does not hold" if failed else ""
 
 

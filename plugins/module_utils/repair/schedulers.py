@@ -103,14 +103,14 @@ def _kubernetes(text: str) -> dict[str, NodeService]:
 
 
 def _kubernetes_nodes(items: Sequence[Any]) -> dict[str, NodeService]:
-    busy = {each["spec"].get("nodeName") for each in items if each.get("kind") == "Pod" and _is_job(each)}
+    busy = {item["spec"].get("nodeName") for item in items if item.get("kind") == "Pod" and _is_job(item)}
     nodes = {}
-    for each in items:
-        if each.get("kind") == "Node":
-            name = each["metadata"]["name"]
-            is_out = bool(each["spec"].get("unschedulable"))
-            reason = (each["metadata"].get("annotations") or {}).get(ANNOTATION, "")
-            ready = [one["status"] for one in each["status"].get("conditions", []) if one["type"] == "Ready"]
+    for item in items:
+        if item.get("kind") == "Node":
+            name = item["metadata"]["name"]
+            is_out = bool(item["spec"].get("unschedulable"))
+            reason = (item["metadata"].get("annotations") or {}).get(ANNOTATION, "")
+            ready = [one["status"] for one in item["status"].get("conditions", []) if one["type"] == "Ready"]
             nodes[name] = NodeService(is_out, reason if is_out else "", name in busy, ready != ["True"])
     return nodes
 
@@ -147,15 +147,15 @@ def _lsf(text: str) -> dict[str, NodeService]:
 
 def _own(text: str) -> dict[str, NodeService]:
     nodes = {}
-    for name, each in _json(text).items():
-        if not isinstance(each, Mapping) or not isinstance(each.get("out"), bool):
-            raise RepairError(f"the listing of nodes says {each!r:.60} of {name:.60}", 'write {"NODE": {"out": false}}')
-        busy = each.get("busy")
+    for name, row in _json(text).items():
+        if not isinstance(row, Mapping) or not isinstance(row.get("out"), bool):
+            raise RepairError(f"the listing of nodes says {row!r:.60} of {name:.60}", 'write {"NODE": {"out": false}}')
+        busy = row.get("busy")
         nodes[name] = NodeService(
-            each["out"],
-            str(each.get("reason") or ""),
+            row["out"],
+            str(row.get("reason") or ""),
             busy if isinstance(busy, bool) else None,
-            each.get("absent") is True,
+            row.get("absent") is True,
         )
     return nodes
 

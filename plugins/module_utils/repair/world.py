@@ -77,14 +77,14 @@ class RepairNode:
                 if is_lost
                 else None
             )
-        faults = [each for each in self.answer.faults if each.layer != APPLICATION and severity(each.action) >= OUT]
-        return max(faults, key=lambda each: severity(each.action), default=None)
+        faults = [fault for fault in self.answer.faults if fault.layer != APPLICATION and severity(fault.action) >= OUT]
+        return max(faults, key=lambda fault: severity(fault.action), default=None)
 
     @property
     def mild(self) -> Complaint | None:
         """The worst fault that is only reported."""
         faults = self.answer.faults if self.answer and not self.unknown else ()
-        return next((each for each in faults if severity(each.action) > severity("note")), None)
+        return next((fault for fault in faults if severity(fault.action) > severity("note")), None)
 
     @property
     def unproved(self) -> str:
@@ -92,7 +92,7 @@ class RepairNode:
         if self.unknown:
             return self.unknown
         faults = self.answer.faults if self.answer else ()
-        bad = self.fault or next((each for each in faults if each.check in UNKNOWN), None)
+        bad = self.fault or next((fault for fault in faults if fault.check in UNKNOWN), None)
         return f"{name_of(bad)}: {bad.title}" if bad else ""
 
     @property

@@ -64,7 +64,7 @@ def settings(request: SchedulerRequest, devices: list[str], has_tree: bool) -> l
         ("HealthCheckInterval", "60"),
         # A drained node, too: sailloft-health undrains what it drained. It only reads a file, so jobs do not notice.
         ("HealthCheckNodeState", "ANY,CYCLE"),
-        ("RebootProgram", REIMAGE_PROGRAM if request.reimage_command else request.reboot_program),
+        ("RebootProgram", REIMAGE_PROGRAM if request.reimage_command else "/usr/sbin/reboot"),
         # Firmware, image and first health check of a diskless node; without, Slurm sets it down after 60 s.
         ("ResumeTimeout", "1800"),
     ]

@@ -23,7 +23,7 @@ _TIME = re.compile(r"(\d+-)?\d+(:\d\d){0,2}|UNLIMITED")
 SCHEDULERS = ("slurm", "lsf")
 # Settings of Slurm alone.
 _OF_SLURM = (
-    *("version", "accounting", "prolog", "epilog", "reboot_program", "reimage_command", "state_directory"),
+    *("version", "accounting", "prolog", "epilog", "reimage_command", "state_directory"),
     "options",
 )
 # Lines that the plan makes itself; a line Include would hide another file from it.
@@ -55,7 +55,7 @@ class Accounting:
 class SchedulerRequest:
     """All settings. ``controllers``: the first one is the primary. ``version``: year and month of Slurm's release.
 
-    ``reimage_command``: what the controllers run to reboot nodes; empty: the nodes run ``reboot_program``.
+    ``reimage_command``: what the controllers run to reboot nodes; empty: the nodes run /usr/sbin/reboot.
     """
 
     scheduler: str
@@ -66,7 +66,6 @@ class SchedulerRequest:
     accounting: Accounting | None
     prolog: str
     epilog: str
-    reboot_program: str
     reimage_command: tuple[str, ...]
     state_directory: str
     options: Mapping[str, str]
@@ -99,8 +98,7 @@ def read(data: Mapping[str, Any], groups: Mapping[str, Iterable[str]], planned: 
         accounting=_accounting(settings, word),
         prolog=settings.value("prolog", values.path, ""),
         epilog=settings.value("epilog", values.path, ""),
-        reboot_program=settings.value("reboot_program", values.path, "/usr/sbin/reboot"),
-        reimage_command=_reimage_command(settings),
+        reimage_command=tuple(settings.value("reimage_command", values.texts, [])),
         state_directory=settings.value("state_directory", values.path, "/var/lib/slurm/slurmctld"),
         checkpoint=_checkpoint(settings),
         options=_options(settings, {*(name.lower() for name in planned), *_LINES}),
@@ -118,15 +116,6 @@ def _version(settings: Settings) -> tuple[int, int]:
     text = settings.value("version", values.matching(_VERSION, 'write it like "22.05"'), "22.05")
     year, month = text.split(".")[:2]
     return int(year), int(month)
-
-
-def _reimage_command(settings: Settings) -> tuple[str, ...]:
-    command = settings.value("reimage_command", values.texts, [])
-    if command and "reboot_program" in settings.data:
-        raise settings.refuse_setting(
-            "reimage_command", "it runs instead of reboot_program, which is given, too", "leave one of them out"
-        )
-    return tuple(command)
 
 
 def _checkpoint(settings: Settings) -> Mapping[str, Any]:

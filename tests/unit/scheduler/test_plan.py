@@ -129,7 +129,6 @@ def test_the_summary_says_how_often_to_write_a_checkpoint():
         ({"options": {"Include": "/x"}}, ["Include"]),
         ({"options": {"JobRequeue": "1 2"}}, ["JobRequeue"]),
         ({"options": {"A-B": "1"}}, ["A-B"]),
-        ({"reimage_command": ["x"], "reboot_program": "/x"}, ["reboot_program"]),
         ({"accounting": {}}, ["host"]),
         ({"nodes": []}, ["nodes"]),
         ({"checkpoint": {"gb": 1}}, ["write_gb_s"]),

@@ -103,7 +103,7 @@ def parse_health(text: str, addresses: dict[int, str]) -> tuple[Measurement, ...
         for number, entity in _dict(_dict(entry).get("children")).items():
             systems = _dict(_dict(_dict(_dict(entity).get("children")).get("Errors")).get("children"))
             for system, error in systems.items():
-                words = " ".join(str(each) for each in _list(_dict(error).get("overflow")))
+                words = " ".join(str(entity) for entity in _list(_dict(error).get("overflow")))
                 place = _place(number, addresses) if group == "GPU" else Place("node")
                 seen.setdefault(place, []).append((str(_dict(error).get("value")), f"{system}: {words}"))
     if overall != "Healthy" and not any(seen.values()):
@@ -141,7 +141,7 @@ def parse_diagnostic(text: str, addresses: dict[int, str]) -> tuple[Measurement,
     report = _dict(document.get("DCGM Diagnostic") or document.get("DCGM GPU Diagnostic"))
     if report.get("runtime_error"):
         raise NotMeasuredError(f"dcgmi diag did not run: {clean(str(report['runtime_error'])):.200}")
-    outcomes: dict[Place, dict[str, _Outcome]] = {Place("gpu", each): {} for each in addresses.values()}
+    outcomes: dict[Place, dict[str, _Outcome]] = {Place("gpu", address): {} for address in addresses.values()}
     blank = False
     for test in _tests(report):
         blank = _add(test, addresses, outcomes) or blank
@@ -166,7 +166,7 @@ def _tests(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _add(test: dict[str, Any], addresses: dict[int, str], outcomes: dict[Place, dict[str, _Outcome]]) -> bool:
     """Add a test's results by place; True if it has any."""
-    key, results = test["key"], [each for each in _list(test.get("results")) if isinstance(each, dict)]
+    key, results = test["key"], [result for result in _list(test.get("results")) if isinstance(result, dict)]
     remarks = [*_texts(_dict(test.get("test_summary")).get("info"))]
     for result in results:
         status = str(result.get("status", "")).lower()
@@ -193,7 +193,7 @@ def _places(result: dict[str, Any], addresses: dict[int, str]) -> list[Place]:
         ids = result.get("entity_id") if is_gpu else None
     if ids is None:
         return [Place("node")]
-    return [_place(each.strip(), addresses) for each in str(ids).split(",") if each.strip()]
+    return [_place(identifier.strip(), addresses) for identifier in str(ids).split(",") if identifier.strip()]
 
 
 def _failures(test: dict[str, Any], result: dict[str, Any], status: str) -> list[tuple[int, str]]:
@@ -211,14 +211,14 @@ def _failures(test: dict[str, Any], result: dict[str, Any], status: str) -> list
 def _warnings(result: dict[str, Any]) -> Iterator[tuple[int, str]]:
     """Return severity, 0 if it has none, and text of each warning: an object, or a text in early versions."""
     warnings = result.get("warnings")
-    for each in warnings if isinstance(warnings, list) else [warnings] if warnings else []:
-        severity = _dict(each).get("error_severity")
-        text = _dict(each).get("warning", each if isinstance(each, str) else "")
+    for warning in warnings if isinstance(warnings, list) else [warnings] if warnings else []:
+        severity = _dict(warning).get("error_severity")
+        text = _dict(warning).get("warning", warning if isinstance(warning, str) else "")
         yield (severity if isinstance(severity, int) and 0 < severity < 7 else 0), str(text)
 
 
 def _texts(value: object) -> Iterable[str]:
-    return [str(each) for each in (value if isinstance(value, list) else [value] if value else [])]
+    return [str(item) for item in (value if isinstance(value, list) else [value] if value else [])]
 
 
 def _measurements(place: Place, tests: dict[str, _Outcome]) -> Iterator[Measurement]:

@@ -135,12 +135,12 @@ def resets(
     The driver counts no resets. ``kept``: by address "2", or "2 needed" of a GPU that needs one.
     """
     counts, kept = [], dict(kept)
-    for each in measurements:
-        if each.check == "gpu_reset_required" and isinstance(each.value, bool):
-            number, _space, needed = kept.get(each.place.name, "0").partition(" ")
-            count = (int(number) if number.isdigit() else 0) + bool(needed and not each.value)
-            kept[each.place.name] = f"{count} needed" if each.value else str(count)
-            counts.append(Measurement(RESET_COUNT, each.place, count, each.source))
+    for measurement in measurements:
+        if measurement.check == "gpu_reset_required" and isinstance(measurement.value, bool):
+            number, _space, needed = kept.get(measurement.place.name, "0").partition(" ")
+            count = (int(number) if number.isdigit() else 0) + bool(needed and not measurement.value)
+            kept[measurement.place.name] = f"{count} needed" if measurement.value else str(count)
+            counts.append(Measurement(RESET_COUNT, measurement.place, count, measurement.source))
     return tuple(counts), kept
 
 
@@ -153,7 +153,7 @@ def parse(text: str, expected: Expected) -> tuple[Measurement, ...]:
         return (_count(0),)
     if DRIVER_FAILS.search(text) and "<nvidia_smi_log" not in text:
         return _without_driver(clean(text), expected)
-    corrupted = {pci_address(each) for each in CORRUPTED.findall(text)}
+    corrupted = {pci_address(address) for address in CORRUPTED.findall(text)}
     measurements, places = [], []
     for element in log(text).findall("gpu"):
         gpu = _gpu(element)
@@ -187,25 +187,25 @@ def _driver(fails: bool, reason: str = "") -> Measurement:
 
 def _without_driver(message: str, expected: Expected) -> tuple[Measurement, ...]:
     """Return the one fault of the node. Nothing is known of its GPUs, which may be well."""
-    unknown = (Measurement("gpu_lost", Place("gpu", each.address), None, ARGV[0], message) for each in gpus(expected))
+    unknown = (Measurement("gpu_lost", Place("gpu", gpu.address), None, ARGV[0], message) for gpu in gpus(expected))
     return (_driver(True, message), *unknown)
 
 
 def _without_handle(name: str, message: str, expected: Expected) -> tuple[Measurement, ...]:
     """Name the GPU at which the tool stopped. An index counts the GPUs in the order of their addresses."""
-    planned = [each.address for each in gpus(expected)]
+    planned = [gpu.address for gpu in gpus(expected)]
     address = pci_address(name)
     if address is None and name.isdigit() and int(name) < len(planned):
         address = planned[int(name)]
     source, reason = "nvidia-smi -q -x", clean(message.strip())
     if address is None:
         raise NotMeasuredError(f"nvidia-smi stopped at GPU {name}: {reason}")
-    others = [each for each in planned if each != address]
+    others = [planned_address for planned_address in planned if planned_address != address]
     return (
         Measurement("gpu_lost", Place("gpu", address), True, source, reason),
         *(
-            Measurement("gpu_lost", Place("gpu", each), None, source, f"nvidia-smi stopped at {address}: {reason}")
-            for each in others
+            Measurement("gpu_lost", Place("gpu", other), None, source, f"nvidia-smi stopped at {address}: {reason}")
+            for other in others
         ),
     )
 
@@ -228,9 +228,9 @@ class _Gpu:
     def measurements(self) -> list[Measurement]:
         """Return what is measured of the GPU; nothing but its loss if it is lost, because the rest may be stale."""
         measurements = [*self._measurements()]
-        where = next((each.tag for each in self.element.iter() if _text(each) == LOST), "")
+        where = next((element.tag for element in self.element.iter() if _text(element) == LOST), "")
         if where:
-            measurements = [replace(each, value=None, reason=LOST) for each in measurements]
+            measurements = [replace(measurement, value=None, reason=LOST) for measurement in measurements]
             self.strange.clear()
         words = ", ".join(f"{path}: {words}" for path, words in list(self.strange.items())[:3])
         return [
@@ -306,14 +306,14 @@ class _Gpu:
             values["gpu_hw_slowdown"] = replace(values["gpu_hw_slowdown"], value=False)
         # An idle GPU is not slowed down: it does not show that the cause is gone.
         idle = self._idle_reason(WORKS)
-        for each in values.values():
-            yield replace(each, value=None, reason=idle) if each.value is False and idle else each
+        for measurement in values.values():
+            yield replace(measurement, value=None, reason=idle) if measurement.value is False and idle else measurement
 
     def _recovery(self) -> Iterator[Measurement]:
         """Return what the GPU needs: in gpu_reset_status up to v12, in gpu_recovery_action in v13."""
         path, status = "gpu_recovery_action", "gpu_reset_status"
         action = self._words(path)
-        needs_reset = any(_text(each) == NEEDS_RESET for each in self.element.iter())
+        needs_reset = any(_text(element) == NEEDS_RESET for element in self.element.iter())
         if action in RECOVERY:
             reset, reboot = action in ("Reset", "Drain and Reset"), action == "Reboot"
             drain: bool | None = action in ("Drain P2P", "Drain and Reset")
@@ -349,7 +349,7 @@ class _Gpu:
             is_present = [self.element.find(path) is not None for path in paths]
             # A field that exists without a number leaves the sum unknown.
             known = [number for number, present in zip(numbers, is_present) if present]
-            value = None if is_off or not known or None in known else sum(each or 0 for each in known)
+            value = None if is_off or not known or None in known else sum(count or 0 for count in known)
             reason = "" if value is not None else "ECC is off" if is_off else self._absence(*paths)
             yield self.measured(check, value, paths[0], reason, is_counter="lifetime" in check)
 
