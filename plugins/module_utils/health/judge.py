@@ -126,9 +126,7 @@ def judge(
     return Judged(
         _worst(results),
         frozenset(
-            (result.check, result.place, by(result))
-            for result in results
-            if result.verdict == PASS and not result.is_partial
+            (held.check, held.place, by(held)) for held in results if held.verdict == PASS and not held.is_partial
         ),
         tuple(event for reading in good for event in reading.events if not _is_off(event.check, expected)),
         tuple(sorted(judgement.resets)),

@@ -390,4 +390,10 @@ def test_a_round_killed_at_any_time_leaves_a_state_and_no_lock(paths):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         assert state.read(paths.state).round.number >= 1
+        # A reader's process that was just started holds the lock until it has closed its copy.
+        for _attempt in range(100):
+            with state.locked("round", paths.run, wait=False) as is_free:
+                if is_free:
+                    break
+            time.sleep(0.05)
         make(paths, reader)
