@@ -59,7 +59,7 @@ def test_an_unknown_machine_boots_the_image_of_the_page_reports_itself_and_reboo
     for folder in (reports, tmp_path / "copies", store / "identity"):
         folder.mkdir(exist_ok=True)
     place = server.folder / "socket"
-    arguments = [KEEPER, place, store / "identity", tmp_path / "copies", store / "nodes", reports]
+    arguments = [KEEPER, "--pending", store / "nodes", reports, place, store / "identity", tmp_path / "copies"]
     keeper = network.start([sys.executable, "-I", *arguments], tmp_path / "keeper.log")
     wait_for_listener(place, keeper)
     script = render("unknown.ipxe.j2", boot_server_servers=[server.url], boot_server_discovery=discovery)

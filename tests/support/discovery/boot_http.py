@@ -81,7 +81,8 @@ def keeping(folder: Path, copies: Path, *pending: Path) -> Iterator[None]:
     """Run the keeper of the copies behind nginx; ``pending`` are its directories for reports of unknown machines."""
     copies.mkdir()
     socket_path = folder / "socket"
-    arguments = [KEEPER, socket_path, folder / "store/identity", copies, *pending]
+    options = ["--pending", *pending] if pending else []
+    arguments = [KEEPER, *options, socket_path, folder / "store/identity", copies]
     keeper = subprocess.Popen([sys.executable, "-I", *arguments])
     try:
         wait_for_listener(socket_path, keeper)

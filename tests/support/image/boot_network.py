@@ -149,13 +149,27 @@ class HttpServer:
     """nginx with the role's configuration, on its own port; nodes get ``url``."""
 
     def __init__(
-        self, network: Network, store: Path, port: int, slow_kib_s: int = 0, discovery: Mapping[str, Any] | None = None
+        self,
+        network: Network,
+        store: Path,
+        port: int,
+        slow_kib_s: int = 0,
+        discovery: Mapping[str, Any] | None = None,
+        crash_dumps_gib: int = 0,
     ) -> None:
         self.network = network
         self.url = f"http://{SERVER}:{port}"
         self.folder = network.folder / f"nginx-{port}"
         self.folder.mkdir()
-        text = nginx_configuration(self.folder, store, port, discovery=discovery, address=SERVER)
+        text = nginx_configuration(
+            self.folder,
+            store,
+            port,
+            nodes=[{"name": NODE, "mac": MAC, "address": NODE_ADDRESS}],
+            discovery=discovery,
+            address=SERVER,
+            crash_dumps_gib=crash_dumps_gib,
+        )
         if slow_kib_s:
             text = text.replace("sendfile on;", f"sendfile on; limit_rate {slow_kib_s}k;")
         self.configuration = self.folder / "nginx.conf"

@@ -65,6 +65,7 @@ def nginx_configuration(
     discovery: Mapping[str, Any] | None = None,
     upstreams: Sequence[str] = (),
     address: str = "127.0.0.1",
+    crash_dumps_gib: int = 0,
 ) -> str:
     """Render nginx's configuration for the current user, with all output files in ``folder``.
 
@@ -81,6 +82,8 @@ def nginx_configuration(
         boot_server_store_dir=store,
         boot_server_tftp_dir=tftp,
         boot_server_discovery=discovery or {},
+        boot_server_nodes=nodes,
+        boot_server_crash_dumps_gib=crash_dumps_gib,
     )
     for ours, tests in (
         ("user www-data;", "user root;"),

@@ -17,8 +17,6 @@ ARGUMENT = re.compile(r"[A-Za-z0-9_][!#-&(-\[\]-~]*")
 RESERVED_ARGUMENTS = ("sailloft.", "BOOTIF=")
 # Arguments that would end or not change the boot of an image, and the reason.
 WRONG_ARGUMENTS = {
-    # kdump loads a kernel from the root file system.
-    "crashkernel=": "would take memory for nothing: a stateless root has no kernel file for kdump",
     "rdinit=": "would replace the first stage, which verifies the image",
     "initrd=": "would replace the first stage, which verifies the image",
     "init=": "has no effect: the first stage starts /sbin/init",
