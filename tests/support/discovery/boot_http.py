@@ -25,11 +25,12 @@ NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, discovery: Mapping[str, Any] | None = None, upstreams: Sequence[str] = ()
+    folder: Path, discovery: Mapping[str, Any] | None = None, upstreams: Sequence[str] = (), **settings: Any
 ) -> Iterator[Callable[..., Any]]:
     """Run nginx with a store in the directory; yield a function that sends a request, from an address of 127/8.
 
-    With ``upstreams``, the URLs of boot servers, it is a cache, which has no use for the store.
+    With ``upstreams``, the URLs of boot servers, it is a cache, which has no use for the store. ``settings`` are others
+    of ``nginx_configuration``.
     """
     for name in ("blobs", "images/x", "channels", "nodes", "identity", "current"):
         (folder / "store" / name).mkdir(parents=True)
@@ -43,9 +44,8 @@ def serving(
     for name in ("ipxe.efi", ".hidden"):
         (folder / "tftp" / name).write_bytes(b"iPXE")
     asked = [url.removeprefix("http://") for url in upstreams]
-    file.write_text(
-        nginx_configuration(folder, folder / "store", port, folder / "tftp", discovery=discovery, upstreams=asked)
-    )
+    settings = {"discovery": discovery, "upstreams": asked, **settings}
+    file.write_text(nginx_configuration(folder, folder / "store", port, folder / "tftp", **settings))
     command = [NGINX, "-e", folder / "error.log", "-c", file]
     subprocess.run([*command, "-t", "-q"], check=True)
     process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
@@ -77,13 +77,16 @@ def serving(
 
 
 @contextlib.contextmanager
-def keeping(folder: Path, copies: Path, *pending: Path) -> Iterator[None]:
-    """Run the keeper of the copies behind nginx; ``pending`` are its directories for reports of unknown machines."""
+def keeping(folder: Path, copies: Path, *pending: Path, crashes: Sequence[object] = ()) -> Iterator[None]:
+    """Run the keeper of the copies behind nginx; ``pending`` are its directories for reports of unknown machines.
+
+    ``crashes`` are the directory of crash dumps, and how many bytes they may have.
+    """
     copies.mkdir()
     socket_path = folder / "socket"
-    options = ["--pending", *pending] if pending else []
+    options = [*(["--pending", *pending] if pending else []), *(["--crashes", *crashes] if crashes else [])]
     arguments = [KEEPER, *options, socket_path, folder / "store/identity", copies]
-    keeper = subprocess.Popen([sys.executable, "-I", *arguments])
+    keeper = subprocess.Popen([sys.executable, "-I", *map(str, arguments)])
     try:
         wait_for_listener(socket_path, keeper)
         yield
