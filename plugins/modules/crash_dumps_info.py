@@ -62,7 +62,14 @@ dumps:
       description: Those of panic, dmesg and vmcore that it lacks, or that are not complete.
       type: list
       elements: str
+report:
+  description: A line for each dump, at most 20.
+  returned: success
+  type: list
+  elements: str
 """
+
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -72,10 +79,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.crash import dumps
 
 def main() -> None:
     """Run as an Ansible module."""
-    module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "default": dumps.FOLDER}}, supports_check_mode=True
-    )
-    finish(module, lambda: {"dumps": dumps.read(module.params["path"])})
+    module = AnsibleModule(argument_spec={"path": {"type": "path", "default": dumps.FOLDER}}, supports_check_mode=True)
+
+    def work() -> dict[str, Any]:
+        found = dumps.read(module.params["path"])
+        return {"dumps": found, "report": dumps.report(found)}
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.crash.errors import CrashError
@@ -14,6 +16,7 @@ FOLDER = "/var/lib/sailloft-crash"
 # The files of a dump (roles/boot_server/files/sailloft-health-keeper); the last lines are not encrypted.
 FILES = ("panic", "dmesg", "vmcore")
 LINES_LIMIT_BYTES = 4096
+REPORTED = 20
 CRASHED = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 
 
@@ -31,6 +34,20 @@ def read(folder: str) -> list[dict[str, Any]]:
             "set boot_server_crash_dumps_gib, and run playbooks/boot_servers.yml",
         ) from error
     return sorted((dump for dump in dumps if dump), key=lambda dump: -dump["received_s"])
+
+
+def report(dumps: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a line for each of the newest dumps: node, time, the kernel's last line, and what there is of the memory."""
+    lines = []
+    for dump in dumps[:REPORTED]:
+        crashed = datetime.strptime(dump["crashed"], "%Y%m%dT%H%M%SZ").isoformat(" ")
+        lacks = f", without {' and '.join(dump['missing'])}" if dump["missing"] else ""
+        last = dump["lines"][-1] if dump["lines"] else "it sent no line of its kernel"
+        lines.append(
+            f"{dump['node']} crashed {crashed} UTC: {last}; {dump['path']}: {dump['size_bytes'] >> 10} KiB{lacks}"
+        )
+    more = len(dumps) - len(lines)
+    return [*lines, f"and {more} older crash dumps"] if more else lines
 
 
 def _dump(folder: str, node: str, name: str) -> dict[str, Any] | None:

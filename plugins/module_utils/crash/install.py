@@ -19,7 +19,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import initramfs, kernel_modules, userland
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import (
+    initramfs,
+    kernel_modules,
+    userland,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
 
 MODULE = "node_crash_dump"
@@ -131,4 +135,6 @@ def _initramfs(system: System, version: str, init: str, drivers: Sequence[str]) 
 def _shown(path: str, content: bytes | None) -> str | None:
     if content is None:
         return None
-    return content.decode() if path == SERVICE_FILE else f"{os.path.basename(path)}, sha256 {sha256(content).hexdigest()}"
+    return (
+        content.decode() if path == SERVICE_FILE else f"{os.path.basename(path)}, sha256 {sha256(content).hexdigest()}"
+    )

@@ -160,6 +160,11 @@ REFUSED = {
         "bm01: node_bmc_baselines.X.bios: not a dictionary; ",
     ),
     "node_wipe": ({"disks": []}, "the policy is never: nothing was erased; "),
+    "crash_dumps_info": ({"path": "/nowhere"}, "/nowhere: No such file or directory; "),
+    "node_crash_dump": (
+        {"key": "age1x", "init": ""},
+        "node_crash_dump: key: 'age1x' is no public key of age; give the one that age-keygen shows, age1...",
+    ),
     "node_health": (
         {"expected": "{}"},
         "node_health: expected: not a list of what a node must have: its format is None, "

@@ -51,7 +51,7 @@ def site(tmp_path):
 
     def run(*more):
         plays = yaml.safe_load((ROOT / "playbooks/health.yml").read_text())[1:]
-        plays[0]["module_defaults"] = {
+        plays[-1]["module_defaults"] = {
             "sailloft.fleet.node_health_info": {"state_dir": f"{tmp_path}/{{{{ inventory_hostname }}}}"}
         }
         (tmp_path / "health.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
