@@ -11,8 +11,8 @@ module: crash_dumps_info
 short_description: Show which nodes without a disk have crashed, by the dumps on a boot server
 version_added: 0.1.0
 description:
-  - Reads on a boot server which crash dumps it keeps, in one call. Nodes send them if C(boot_server_crash_dumps_gib) of the
-    role P(sailloft.fleet.boot_server#role) is set and P(sailloft.fleet.node_crash_dump#role) is in their image.
+  - Reads on a boot server which crash dumps it keeps, in one call. Nodes send them if C(boot_server_crash_dumps_gib) of
+    the role P(sailloft.fleet.boot_server#role) is set and P(sailloft.fleet.node_crash_dump#role) is in their image.
   - Only the kernel's last lines are readable there. The rest is encrypted.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:

@@ -11,9 +11,9 @@ module: node_crash_dump
 short_description: Install the kernel that sends a dump when a node without a disk crashes
 version_added: 0.1.0
 description:
-  - Installs a copy of the image's kernel and an initramfs in C(/usr/lib/sailloft/crash), C(/usr/lib/sailloft/crash.pyz) and
-    C(sailloft-crash.service), which loads both at each boot into the memory that C(crashkernel=) reserves. It is refused
-    on a host that runs.
+  - Installs a copy of the image's kernel and an initramfs in C(/usr/lib/sailloft/crash), C(/usr/lib/sailloft/crash.pyz)
+    and C(sailloft-crash.service), which loads both at each boot into the memory that C(crashkernel=) reserves. It is
+    refused on a host that runs.
   - When the node's kernel crashes, the crash kernel brings up the NIC that booted, sends the kernel's last lines, its
     messages and its memory without free and user pages (makedumpfile) to a boot server, and reboots. All but the last
     lines is encrypted with age.

@@ -37,15 +37,14 @@ def read(folder: str) -> list[dict[str, Any]]:
 
 
 def report(dumps: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a line for each of the newest dumps: node, time, the kernel's last line, and what there is of the memory."""
+    """Return a line for each of the newest dumps: node, time, the kernel's last line, and what there is."""
     lines = []
     for dump in dumps[:REPORTED]:
         crashed = datetime.strptime(dump["crashed"], "%Y%m%dT%H%M%SZ").isoformat(" ")
         lacks = f", without {' and '.join(dump['missing'])}" if dump["missing"] else ""
         last = dump["lines"][-1] if dump["lines"] else "it sent no line of its kernel"
-        lines.append(
-            f"{dump['node']} crashed {crashed} UTC: {last}; {dump['path']}: {dump['size_bytes'] >> 10} KiB{lacks}"
-        )
+        size = f"{dump['size_bytes'] >> 10} KiB{lacks}"
+        lines.append(f"{dump['node']} crashed {crashed} UTC: {last}; {dump['path']}: {size}")
     more = len(dumps) - len(lines)
     return [*lines, f"and {more} older crash dumps"] if more else lines
 

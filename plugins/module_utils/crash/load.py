@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Load the crash kernel of a node that was booted from an image; runs at each boot.
 
-The kernel starts it when it crashes, in memory that ``crashkernel=`` reserved. Its initramfs has the first stage's init,
-which sends the dump (roles/node_image/files/first-stage/init).
+The kernel starts it when it crashes, in memory that ``crashkernel=`` reserved. Its initramfs has the first stage's
+init, which sends the dump (roles/node_image/files/first-stage/init).
 """
 
 from __future__ import annotations
@@ -27,9 +27,17 @@ KEXEC_FILE_LOAD = {"x86_64": 320, "aarch64": 294}
 ON_CRASH = 2
 # COMMAND_LINE_SIZE of both architectures; the kernel itself adds elfcorehdr= (arch/x86/kernel/kexec-bzimage64.c).
 MOST_ARGUMENT_BYTES = 2048 - 64
-# Arguments of the node that a kernel in little memory, on one processor, must not have (Red Hat's KDUMP_COMMANDLINE_REMOVE
-# and those of isolated processors), and what its kdump adds for it (KDUMP_COMMANDLINE_APPEND).
-REMOVED = ("crashkernel=", "hugepages", "default_hugepagesz=", "slub_debug", "log_buf_len=", "swiotlb=", "cma=")
+# Arguments of the node that a kernel in little memory, on one processor, must not have (Red Hat's
+# KDUMP_COMMANDLINE_REMOVE, and those of isolated processors), and what its kdump adds (KDUMP_COMMANDLINE_APPEND).
+REMOVED: tuple[str, ...] = (
+    "crashkernel=",
+    "hugepages",
+    "default_hugepagesz=",
+    "slub_debug",
+    "log_buf_len=",
+    "swiotlb=",
+    "cma=",
+)
 REMOVED += ("isolcpus=", "nohz_full=", "rcu_nocbs=", "irqaffinity=", "BOOT_IMAGE=", "initrd=", "BOOTIF=", "sailloft.")
 ADDED = {
     "x86_64": "irqpoll nr_cpus=1 reset_devices cgroup_disable=memory mce=off numa=off panic=10 acpi_no_memhotplug "
@@ -40,7 +48,7 @@ PCI = re.compile(r"(/devices/.*/[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?:/
 REASONS = {
     errno.EADDRNOTAVAIL: "the reserved memory is too small for kernel and initramfs; give crashkernel= more",
     errno.EKEYREJECTED: "the kernel's signature does not hold; use the distribution's signed kernel in the image",
-    errno.ENOKEY: "this kernel does not know who signed the crash kernel; use the distribution's signed kernel in the image",
+    errno.ENOKEY: "this kernel does not know who signed it; use the distribution's signed kernel in the image",
     errno.EPERM: "it is locked down, or kernel.kexec_load_disabled is 1; do not set it before this service",
 }
 
