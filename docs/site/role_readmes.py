@@ -28,6 +28,7 @@ PAGES = {
     "monitoring": "monitoring",
     "monitoring_node": "monitoring",
     "node_boot": "boot-nodes",
+    "node_crash_dump": "crash-dumps",
     "node_health": "health",
     "node_identity": "node-secrets",
     "node_image": "node-images",
