@@ -47,6 +47,7 @@ ALLOWED = {
     "fleet": {"health", "site"},
     "repair": {"health", "scheduler"},
     "health": {"topology", "pci", "host"},
+    "crash": {"image", "host"},
     "discovery": {"topology", "site", "host"},
 }
 FOR_ALL = {"common", "proof"}

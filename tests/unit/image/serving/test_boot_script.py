@@ -203,9 +203,9 @@ def test_addresses_and_ports_that_no_server_has_are_refused(store, url):
         node_scripts.ensure(store, [node(servers=[url])], False)
 
 
-def test_memory_for_a_crash_kernel_that_cannot_load_is_refused(store):
-    with pytest.raises(ImageError, match="crashkernel=1G"):
-        node_scripts.ensure(store, [node(kernel_arguments=["crashkernel=1G"])], False)
+def test_an_argument_of_a_node_that_would_replace_the_first_stage_is_refused(store):
+    with pytest.raises(ImageError, match="rdinit=/bin/sh"):
+        node_scripts.ensure(store, [node(kernel_arguments=["rdinit=/bin/sh"])], False)
 
 
 def test_an_incomplete_image_is_refused(store):
