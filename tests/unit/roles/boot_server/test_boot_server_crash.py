@@ -27,15 +27,16 @@ PART = base64.b64encode(b"x\0y")
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator:
-    """Run a boot server that takes dumps of the node bm01, 64 MiB of them."""
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator:
+    """Run a boot server that takes dumps of the node bm01, 64 MiB of them or what a test says."""
+    most_bytes = getattr(request, "param", 64 * MIB)
     if not NGINX:
         pytest.skip("no nginx on this machine (bindep.txt)")
     (tmp_path / "dumps").mkdir()
     nodes = [{"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": NODE}]
     with (
         serving(tmp_path, nodes=nodes, crash_dumps_gib=1) as ask,
-        keeping(tmp_path, tmp_path / "copies", crashes=(tmp_path / "dumps", 64 * MIB)),
+        keeping(tmp_path, tmp_path / "copies", crashes=(tmp_path / "dumps", most_bytes)),
     ):
         yield ask
 
@@ -82,6 +83,53 @@ def test_what_makedumpfile_did_not_end_is_not_whole(server, tmp_path: Path):
     """
     assert "failed" in shell(tmp_path, script)
     assert "vmcore" in dumps.read(str(tmp_path / "dumps"))[0]["missing"]
+
+
+def crashed(tmp_path: Path, servers: str) -> tuple[str, dict]:
+    """Run the first stage of a node whose kernel crashed; return its output and its dump, {} if there is none.
+
+    There is no crashed kernel here, so makedumpfile is a function that writes, and a reboot one that ends the shell.
+    """
+    (tmp_path / "old").write_bytes(bytes(3 * MIB))
+    script = f"""
+        vmcore={tmp_path}/old servers='{servers}' crash_key=age1x
+        age() {{ cat; }}
+        makedumpfile() {{
+            if [ "$1" = --dump-dmesg ]; then echo "[ 1.5] Kernel panic - not syncing: x" >"$3"; else cat "$5"; fi
+        }}
+        bring_up_network() {{ echo network; }}
+        reboot() {{ trap - EXIT; echo REBOOTED; exit 0; }}
+        sleep() {{ [ "$1" != "$crash_limit_s" ] || exit 0; }}
+        dump_crash
+        echo "the node stays down"
+    """
+    output = shell(tmp_path, script)
+    return output, next(iter(dumps.read(str(tmp_path / "dumps"))), {})
+
+
+@pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
+def test_a_crashed_node_sends_all_files_and_reboots(server, tmp_path: Path):
+    output, dump = crashed(tmp_path, server.url)
+    assert output.endswith("REBOOTED\n")
+    assert (dump["node"], dump["missing"], dump["lines"]) == ("bm01", [], ["Kernel panic - not syncing: x"])
+    assert Path(dump["path"], "vmcore").read_bytes() == bytes(3 * MIB)
+
+
+@pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
+@pytest.mark.parametrize("server", [10 * MIB], indirect=True)
+def test_a_crashed_node_reboots_if_the_server_has_no_room_for_its_memory(server, tmp_path: Path):
+    output, dump = crashed(tmp_path, server.url)
+    assert output.endswith("REBOOTED\n")
+    assert "413" in output
+    assert dump["missing"] == ["vmcore"]
+
+
+@pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
+def test_a_crashed_node_reboots_if_no_server_answers_or_all_refuse(server, tmp_path: Path):
+    output, dump = crashed(tmp_path, "http://127.0.0.1:9")
+    assert (output.endswith("REBOOTED\n"), dump) == (True, {})
+    output, dump = crashed(tmp_path, f"{server.url}/none")
+    assert (output.endswith("REBOOTED\n"), "404" in output, dump) == (True, True, {})
 
 
 def test_only_a_node_sends_its_own_dump_and_nobody_reads_one(server, tmp_path: Path):
