@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 
@@ -46,11 +47,18 @@ def site(tmp_path):
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     gone = {"ansible_connection": "ssh", "ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-o ConnectTimeout=1"}
     hosts = dict.fromkeys(("gpu-001", *SICK, "gpu-300"), local)
-    inventory = {"gpu_nodes": {"hosts": {**hosts, "gpu-500": gone}}}
+    # One boot server has the dump of a node, the other no directory of them.
+    dump = tmp_path / "boot01/gpu-300/20261129T125500Z"
+    dump.mkdir(parents=True)
+    (dump / "panic").write_text("[ 7.1] Kernel panic - not syncing: x\n")
+    servers = {"hosts": dict.fromkeys(("boot01", "boot02"), local), "vars": {"boot_server_crash_dumps_gib": 1}}
+    inventory = {"gpu_nodes": {"hosts": {**hosts, "gpu-500": gone}}, "boot_servers": servers}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": inventory}}))
 
     def run(*more):
         plays = yaml.safe_load((ROOT / "playbooks/health.yml").read_text())[1:]
+        path = {"path": f"{tmp_path}/{{{{ inventory_hostname }}}}"}
+        plays[0]["module_defaults"] = {"sailloft.fleet.crash_dumps_info": path}
         plays[-1]["module_defaults"] = {
             "sailloft.fleet.node_health_info": {"state_dir": f"{tmp_path}/{{{{ inventory_hostname }}}}"}
         }
@@ -70,6 +78,8 @@ def test_the_table_names_each_node_and_the_run_fails_with_the_summary(site):
     for name in ("gpu-300", "gpu-500"):
         assert any(line.strip().endswith(f": {name}") for line in output.splitlines()), name
     assert "1 of 6 nodes healthy, 3 with faults, 2 not known" in output
+    assert re.search(r"boot01: gpu-300 crashed .*Kernel panic - not syncing: x", output)
+    assert re.search(r"boot02: its crash dumps are not known: .*boot_server_crash_dumps_gib", output)
 
 
 @pytest.mark.long
