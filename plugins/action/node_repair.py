@@ -35,7 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.schedulers i
     Scheduler,
     scheduler_of,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import DRAIN, RETURN
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import DRAIN, EVICT, RETURN
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.words import repaired
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.world import (
     NodeProof,
@@ -84,7 +84,7 @@ class ActionModule(ControllerAction):
         services = scheduler.read(arguments["listed"] or "")
         _check_known(arguments["nodes"], [*(arguments["only"] or []), *arguments["repaired"]])
         with opened(arguments["path"], not self._task.check_mode) as log:
-            lines = self._lines(log, arguments, services, variables["hostvars"])
+            lines = self._lines(log, arguments, scheduler, services, variables["hostvars"])
             log.append(lines)
             reports = [in_words(line) for line in lines if line.step != WATCH]
         begun = {line.node: line for line in lines if line.result == BEGUN}
@@ -109,13 +109,18 @@ class ActionModule(ControllerAction):
         }
 
     def _lines(
-        self, log: LogFile, arguments: dict[str, Any], services: Mapping[str, NodeService], hostvars: Mapping[str, Any]
+        self,
+        log: LogFile,
+        arguments: dict[str, Any],
+        scheduler: Scheduler,
+        services: Mapping[str, NodeService],
+        hostvars: Mapping[str, Any],
     ) -> list[RepairLine]:
         now_s = time.time()
         nodes = {
             name: _node(name, hostvars[name], services.get(name), arguments["proofs"]) for name in arguments["nodes"]
         }
-        settings = _settings(arguments["settings"], arguments["scheduler"] != NONE)
+        settings = _settings(arguments["settings"], arguments["scheduler"] != NONE, scheduler.evict is not None)
         since_s = now_s - settings.window_s
         words = repaired(cases_of(log.lines, since_s), arguments["repaired"], now_s)
         watched = next((line.nodes for line in reversed(log.lines) if line.step == WATCH), 0)
@@ -146,14 +151,16 @@ def _check_known(nodes: list[str], named: list[str]) -> None:
         raise RepairError(f"{unknown[0]!r:.80} is no node of gpu_nodes or gpu_guests", "correct the name")
 
 
-def _settings(data: Any, has_scheduler: bool) -> RepairSettings:
+def _settings(data: Any, has_scheduler: bool, evicts: bool) -> RepairSettings:
     given = Settings(RepairError, "node_repair", data)
     given.only(*NUMBERS, "kill_jobs", "domain_most_out")
     numbers = {name: given.value(name, check) for name, check in NUMBERS.items() if name in given.data}
     domains = Settings(RepairError, "node_repair_domain_most_out", given.data.get("domain_most_out", {}))
     shares = {name: domains.value(name, PERCENT) for name in domains.data}
     kill = given.value("kill_jobs", values.flag, False)
-    return RepairSettings(**numbers, kill_jobs=kill, domain_most_out=shares, has_scheduler=has_scheduler)
+    return RepairSettings(
+        **numbers, kill_jobs=kill, domain_most_out=shares, has_scheduler=has_scheduler, evicts=evicts
+    )
 
 
 def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, proofs: str) -> RepairNode:
@@ -196,4 +203,6 @@ def _proofs(folder: str, needed: Iterable[Iterable[str]]) -> Iterator[NodeProof]
 def _command(scheduler: Scheduler, line: RepairLine, before: str) -> list[str]:
     if line.step == DRAIN:
         return scheduler.drain(line.node, f"{OURS}{line.reading or line.reason}"[:REASON_CHARACTERS])
+    if line.step == EVICT and scheduler.evict:
+        return scheduler.evict(line.node)
     return scheduler.restore(line.node, before) if line.step == RETURN else []

@@ -19,9 +19,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log import (
     REPAIRED,
     UNKNOWN,
     WATCH,
+    WORD,
     RepairLine,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import PERSON, REPAIRS, RETURN
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import DRAIN, PERSON, REPAIRS, RETURN
 
 
 @dataclass
@@ -31,6 +32,7 @@ class RepairCase:
     is_open: bool = False  # from our drain until the node is back
     fault: str = ""  # its fault, which was found and is not gone; "" for none
     found_s: float = 0.0
+    word: str = ""  # of a person, as the node has last told it: it holds while the node does not answer
     drained_s: float = 0.0  # when our drain began
     before: str = ""  # the scheduler's reason before our drain
     changed_s: float = 0.0  # when a step or a person has changed the node last, or our drain began
@@ -52,6 +54,8 @@ class RepairCase:
         if line.step == FAULT:
             self.fault, self.found_s = (line.fault, line.at_s) if line.result == FOUND else ("", 0.0)
             self.left = ""
+        elif line.step == WORD:
+            self.word = line.reason if line.result == FOUND else ""
         elif line.step == CLOSE or (line.step == RETURN and line.result == DONE):
             self._close()
             self.closed_s = line.at_s
@@ -66,7 +70,9 @@ class RepairCase:
 
     def _step(self, line: RepairLine, is_counted: bool) -> None:
         self.last = line
-        if line.step in REPAIRS:
+        if line.step == DRAIN and line.result == BEGUN:
+            self.drained_s, self.before = line.at_s, line.before
+        elif line.step in REPAIRS:
             self.changed_s = line.at_s
             self.is_unknown = line.result == UNKNOWN
             if line.result == BEGUN and is_counted:

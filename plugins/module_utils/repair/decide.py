@@ -32,11 +32,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.log import (
     UNKNOWN,
     WAITS,
     WATCH,
+    WORD,
     RepairLine,
     stamp,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import (
     DRAIN,
+    EVICT,
     PERSON,
     PROVE,
     REBOOT,
@@ -97,7 +99,9 @@ class _Run:
             # Another run has returned it since it was asked.
             return []
         fault = node.fault
-        if fault and not case.fault and not node.word:
+        if not node.unknown and node.told != case.word:
+            made.add(WORD, FOUND if node.told else GONE, node.told)
+        if fault and not case.fault and not made.word:
             made.add(FAULT, FOUND)
         elif not fault and case.fault and not node.unproved:
             made.add(FAULT, GONE, fault=case.fault)
@@ -116,8 +120,8 @@ class _Run:
         elif fault is None:
             if node.mild:
                 made.report(node.mild)
-        elif node.word:
-            made.add(DRAIN, LEFT, node.word)
+        elif made.word:
+            made.add(DRAIN, LEFT, made.word)
         elif case.left == name_of(fault):
             made.add(DRAIN, LEFT, "a person has returned it to service with this fault")
         else:
@@ -138,8 +142,8 @@ class _Run:
     def _open(self, node: RepairNode, case: RepairCase, made: _NodeLines) -> None:
         """Go on with a repair."""
         last = case.last
-        if last is None or node.word:
-            made.add(last.step if last else DRAIN, LEFT, node.word or "the log has no step of this repair")
+        if last is None or made.word:
+            made.add(last.step if last else DRAIN, LEFT, made.word or "the log has no step of this repair")
         elif last.step == DRAIN and last.result != DONE and not node.drained:
             # A drain may be repeated.
             self._drain(node, made)
@@ -170,7 +174,7 @@ class _Run:
         world = self.world
         if last.step == PROVE and last.result == NOT_HELD:
             self._step(node, case, made, last.reason)
-        elif guards.old_round(world, node) and last.step != DRAIN:
+        elif guards.old_round(world, node) and last.step not in (DRAIN, EVICT):
             if world.now_s - case.changed_s > world.settings.boot_s:
                 self._step(node, case, made, node.unknown or guards.old_round(world, node))
             else:
@@ -203,6 +207,10 @@ class _Run:
         if not step:
             made.add(PERSON, BEGUN, stop or reason or "nothing else is left to try")
             return
+        if not node.drained:
+            # Its drain has got lost, with the disk or in a run that was killed on the way back.
+            self._drain(node, made)
+            return
         busy, waited_s = guards.jobs(world, node), guards.waited_s(world, node)
         if self.site_fault:
             made.add(step, REFUSED, self.site_fault)
@@ -210,8 +218,18 @@ class _Run:
             made.add(PERSON, BEGUN, f"{busy} {waited_s / 3600:.1f} h after the drain")
         elif busy:
             made.add(step, WAITS, busy)
+        elif world.settings.evicts and guards.runs_jobs(node):
+            self._evict(case.last, made)
         else:
             made.add(step, BEGUN, reason)
+
+    @staticmethod
+    def _evict(last: RepairLine | None, made: _NodeLines) -> None:
+        """Ask the jobs once to leave; a run that was killed may ask again."""
+        if last and last.step == EVICT and last.result != BEGUN:
+            made.add(PERSON, BEGUN, f"jobs did not leave: {last.reason}" if last.reason else "jobs did not leave")
+        else:
+            made.add(EVICT, BEGUN)
 
     def _next(self, node: RepairNode, fault: Complaint, case: RepairCase) -> str:
         """Return the next step for a fault of the node; "" if none is left."""
@@ -248,6 +266,7 @@ class _NodeLines:
 
     def __init__(self, world: RepairWorld, node: RepairNode, case: RepairCase) -> None:
         self.world, self.node, self.case = world, node, case
+        self.word = world.word(node)
         self.lines: list[RepairLine] = []
 
     def add(self, step: str, result: str, reason: str = "", fault: str = "") -> None:

@@ -38,7 +38,7 @@ def site_fault(world: RepairWorld) -> str:
 def _fault(world: RepairWorld, node: RepairNode) -> tuple[str, float]:
     """Return the check of a node's fault, and since when; of a node that was not asked, by the log."""
     case = world.case(node.name)
-    if node.word or (case.last and case.last.step == PERSON and case.last.result == DONE):
+    if world.word(node) or (case.last and case.last.step == PERSON and case.last.result == DONE):
         return "", 0.0
     if node.answer is None:
         return case.fault.partition("@")[0], case.found_s
@@ -80,11 +80,19 @@ def not_listed(world: RepairWorld, node: RepairNode) -> str:
     return ""
 
 
+def _gone(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> set[str]:
+    """Return the nodes that do not serve if this one is drained.
+
+    A node in repair is one of them, whatever the scheduler has listed: another run may have drained it since.
+    """
+    return {node.name, *taken, *(name for name, case in world.cases.items() if case.is_open)}
+
+
 def left(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
     """Return why too few nodes would serve without this one: spares in reserve count, nodes not known do not."""
     if not node.serves:
         return ""
-    gone = {node.name, *taken}
+    gone = _gone(world, node, taken)
     others = [other for other in world.nodes.values() if not other.is_spare]
     serving = sum(other.serves for other in others if other.name not in gone)
     reserve = [spare for spare in world.nodes.values() if spare.is_spare and spare.name not in gone]
@@ -105,7 +113,7 @@ def domain(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
     """Return the rack, feed or switch that would have fewer nodes than declared."""
     if not node.serves:
         return ""
-    gone = {node.name, *taken}
+    gone = _gone(world, node, taken)
     for kind, most_out in world.settings.domain_most_out.items():
         for name in node.domains.get(kind, ()):
             members = [member for member in world.nodes.values() if name in member.domains.get(kind, ())]
@@ -138,6 +146,11 @@ def jobs(world: RepairWorld, node: RepairNode) -> str:
     if is_late and world.settings.kill_jobs:
         return ""
     return "jobs run there" if is_busy else "nobody says whether jobs run there"
+
+
+def runs_jobs(node: RepairNode) -> bool:
+    """Return True if the scheduler says that jobs run on the node."""
+    return bool(node.service and node.service.is_busy)
 
 
 def waited_s(world: RepairWorld, node: RepairNode) -> float:

@@ -18,18 +18,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import store
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import clean
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.errors import RepairError
-from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import DRAIN, PERSON, PROVE, REPAIRS, RETURN
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import DRAIN, EVICT, PERSON, PROVE, REPAIRS, RETURN
 
 FORMAT = "sailloft-repair-log/1"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-# Steps of the log besides those of the table: a fault comes or goes, the number of nodes, a repair that ends otherwise.
-FAULT, WATCH, REPORT, CLOSE = "fault", "watch", "report", "close"
+# Steps of the log besides those of the table: a fault or a person's word on the node comes or goes, the number of nodes,
+# a repair that ends otherwise.
+FAULT, WORD, WATCH, REPORT, CLOSE = "fault", "word", "watch", "report", "close"
 # Results.
 FOUND, GONE = "found", "gone"
 BEGUN, DONE, FAILED, UNKNOWN = "begun", "done", "failed", "unknown"
 HELD, NOT_HELD, REPAIRED = "held", "not held", "repaired by a person"
 REFUSED, WAITS, LEFT, REPORTED = "refused", "waits", "left to a person", "reported"
-STEPS = ("", FAULT, WATCH, REPORT, CLOSE, *REPAIRS, DRAIN, PROVE, RETURN, PERSON)
+STEPS = ("", FAULT, WORD, WATCH, REPORT, CLOSE, *REPAIRS, DRAIN, EVICT, PROVE, RETURN, PERSON)
 RESULTS = ("", FOUND, GONE, BEGUN, DONE, FAILED, UNKNOWN, HELD, NOT_HELD, REPAIRED, REFUSED, WAITS, LEFT, REPORTED)
 # Decisions that change nothing; one is written again only if it differs from the node's last line.
 IDLE = (REFUSED, WAITS, LEFT, REPORTED)

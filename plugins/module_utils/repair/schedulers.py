@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.latch import REPAIR_PREFIX
-from ansible_collections.sailloft.fleet.plugins.module_utils.health.verdict import SLURM_PREFIX
+from ansible_collections.sailloft.fleet.plugins.module_utils.health.verdict import DRAINED, MAINTAINED, SLURM_PREFIX
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.errors import RepairError
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.errors import SchedulerError
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import read_nodes
@@ -22,8 +22,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service i
 OURS = f"{REPAIR_PREFIX} "
 # The reasons of this collection's other programs: the node's own health check, the gate of new nodes, and spares.
 AUTOMATIC = (OURS, SLURM_PREFIX, "sailloft-gate:", "sailloft-spare:")
+# A person's word to a node's health check, which it has passed on.
+TOLD = (f"{SLURM_PREFIX}{DRAINED}: ", f"{SLURM_PREFIX}{MAINTAINED}: ")
 RESERVE = "sailloft-spare:"
 ANNOTATION = "sailloft.io/repair"
+# Who we are in the fields of Kubernetes, and the name of our lock of a host in LSF.
+MANAGER = REPAIR_PREFIX.rstrip(":")
+# How long jobs may take to leave when they are told to, in seconds.
+EVICT_S = 600
 # Reasons with which Slurm itself takes a node out that does not answer (slurmctld/ping_nodes.c, node_mgr.c).
 OF_SLURM = ("Not responding", "Node unexpectedly rebooted")
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
@@ -56,7 +62,9 @@ class NodeService:
         if self.is_maintained:
             return "maintenance in the scheduler"
         is_automatic = self.reason.startswith((*AUTOMATIC, *(OF_SLURM if self.is_absent else ())))
-        return "" if not self.is_out or is_automatic else self.reason or "out of service without a reason"
+        is_told = self.reason.startswith(TOLD) and OURS not in self.reason
+        is_others = self.is_out and (is_told or not is_automatic)
+        return (self.reason or "out of service without a reason") if is_others else ""
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,7 @@ class Scheduler:
     read: Callable[[str], dict[str, NodeService]]
     drain: Callable[[str, str], list[str]]  # of node and reason
     restore: Callable[[str, str], list[str]]  # of node and the reason before the drain
+    evict: Callable[[str], list[str]] | None = None  # asks the jobs of a drained node to leave, where something can
 
 
 def _slurm(text: str) -> dict[str, NodeService]:
@@ -103,27 +112,59 @@ def _kubernetes(text: str) -> dict[str, NodeService]:
 
 
 def _kubernetes_nodes(items: Sequence[Any]) -> dict[str, NodeService]:
-    busy = {item["spec"].get("nodeName") for item in items if item.get("kind") == "Pod" and _is_job(item)}
+    absent = {item["metadata"]["name"] for item in items if item.get("kind") == "Node" and not _is_ready(item)}
+    busy = {pod["spec"].get("nodeName") for pod in items if pod.get("kind") == "Pod" and _is_job(pod, absent)}
     nodes = {}
     for item in items:
         if item.get("kind") == "Node":
             name = item["metadata"]["name"]
             is_out = bool(item["spec"].get("unschedulable"))
             reason = (item["metadata"].get("annotations") or {}).get(ANNOTATION, "")
-            ready = [one["status"] for one in item["status"].get("conditions", []) if one["type"] == "Ready"]
-            nodes[name] = NodeService(is_out, reason if is_out else "", name in busy, ready != ["True"])
+            is_known = is_out and not _cordoned_by_others(item["metadata"])
+            nodes[name] = NodeService(is_out, reason if is_known else "", name in busy, name in absent)
     return nodes
 
 
-def _is_job(pod: Mapping[str, Any]) -> bool:
-    """Return True for a pod that a repair would interrupt: not one of a DaemonSet or of the kubelet itself."""
-    owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])}
-    return owners.isdisjoint({"DaemonSet", "Node"}) and pod["status"].get("phase") in ("Pending", "Running", "Unknown")
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    conditions = node["status"].get("conditions", [])
+    return [condition["status"] for condition in conditions if condition["type"] == "Ready"] == ["True"]
+
+
+def _cordoned_by_others(metadata: Mapping[str, Any]) -> bool:
+    """Return True if somebody else has cordoned the node last: our annotation may be of an earlier cordon.
+
+    The API server notes who has set a field (Server-Side Apply, "Field management").
+    """
+    owners = [
+        entry.get("manager")
+        for entry in metadata.get("managedFields") or []
+        if "f:unschedulable" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+    return bool(owners) and MANAGER not in owners
+
+
+def _is_job(pod: Mapping[str, Any], absent: Collection[str]) -> bool:
+    """Return True for a pod that a repair would interrupt: not one of a DaemonSet or of the kubelet itself.
+
+    A pod that was told to end on a node that does not answer stays until the node is back: nothing waits for it.
+    """
+    metadata = pod["metadata"]
+    owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
+    is_given_up = "deletionTimestamp" in metadata and pod["spec"].get("nodeName") in absent
+    is_live = pod["status"].get("phase") in ("Pending", "Running", "Unknown")
+    return is_live and not is_given_up and owners.isdisjoint({"DaemonSet", "Node"})
 
 
 def _patch(node: str, unschedulable: bool | None, reason: str | None) -> list[str]:
     patch = {"metadata": {"annotations": {ANNOTATION: reason}}, "spec": {"unschedulable": unschedulable}}
-    return ["kubectl", "patch", "node", node, "--type=merge", "--patch", json.dumps(patch, sort_keys=True)]
+    options = ["--type=merge", f"--field-manager={MANAGER}", "--patch", json.dumps(patch, sort_keys=True)]
+    return ["kubectl", "patch", "node", node, *options]
+
+
+def _kubectl_drain(node: str) -> list[str]:
+    """Return the command that evicts pods, which their disruption budgets may refuse until the timeout."""
+    which = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", f"--timeout={EVICT_S}s")
+    return ["kubectl", "drain", node, *which]
 
 
 def _lsf(text: str) -> dict[str, NodeService]:
@@ -136,13 +177,25 @@ def _lsf(text: str) -> dict[str, NodeService]:
         if row is None or titles is None:
             raise RepairError(f"bhosts -l shows no STATUS of {name:.60}", "run it on a host of the cluster")
         fields = dict(zip(titles[1].split(), row[2].split()))
-        comment = re.search(r'ADMIN ACTION COMMENT:\s*"?(.*?)"?\s*$', block, re.MULTILINE)
         is_absent = row[1] in ("unavail", "unreach")
         is_out = is_absent or row[1].startswith("closed_Adm")
-        nodes[name] = NodeService(
-            is_out, comment[1] if comment and is_out else "", fields.get("NJOBS") != "0", is_absent
-        )
+        reason = _lsf_reason(block) if is_out else ""
+        nodes[name] = NodeService(is_out, reason, fields.get("NJOBS") != "0", is_absent)
     return nodes
+
+
+def _lsf_reason(block: str) -> str:
+    """Return why a host is closed: the comment of somebody else if there is one, else ours.
+
+    Each lock has a comment, and a host opens when its last lock is gone.
+    """
+    section = re.search(r"(?m)^\s*ADMIN ACTION COMMENTS?:?[ \t]*(.*(?:\n[ \t]*\S.*)*)", block)
+    rows = [row.strip().strip('"') for row in section[1].splitlines()] if section else []
+    # Titles of a table are in capitals.
+    comments = [row for row in rows if row and row != row.upper()]
+    others = [row for row in comments if MANAGER not in row]
+    ours = [row[row.index(OURS) :] for row in comments if OURS in row]
+    return (others or ours or [""])[0]
 
 
 def _own(text: str) -> dict[str, NodeService]:
@@ -174,17 +227,18 @@ SLURM, KUBERNETES, LSF, COMMAND, NONE = "slurm", "kubernetes", "lsf", "command",
 SCHEDULERS: dict[str, Scheduler] = {
     SLURM: Scheduler(("scontrol", "show", "node", "--oneliner"), _slurm, _slurm_drain, _slurm_restore),
     KUBERNETES: Scheduler(
-        ("kubectl", "get", "nodes,pods", "--all-namespaces", "--output=json"),
+        ("kubectl", "get", "nodes,pods", "--all-namespaces", "--output=json", "--show-managed-fields"),
         _kubernetes,
         lambda node, reason: _patch(node, True, reason),
         lambda node, _before: _patch(node, None, None),
+        _kubectl_drain,
     ),
     # Never run: LSF could not be obtained.
     LSF: Scheduler(
         ("bhosts", "-l"),
         _lsf,
-        lambda node, reason: ["badmin", "hclose", "-C", reason, node],
-        lambda node, _before: ["badmin", "hopen", node],
+        lambda node, reason: ["badmin", "hclose", "-C", reason, "-i", MANAGER, node],
+        lambda node, _before: ["badmin", "hopen", "-i", MANAGER, node],
     ),
     # The node's own health check is asked, and runs these itself.
     NONE: Scheduler(

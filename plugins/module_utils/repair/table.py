@@ -11,7 +11,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import CONFIGURATION
 
 # What a step is called in the log, and in tasks/steps of the role.
-DRAIN, PROVE, RETURN = "drain", "prove", "return"
+DRAIN, EVICT, PROVE, RETURN = "drain", "evict", "prove", "return"
 RESET, RESTART_VM, REBOOT, REIMAGE, SWAP, PERSON = "reset", "restart_vm", "reboot", "reimage", "swap", "person"
 # Steps that change a node: their attempts are counted, and one whose outcome is not known is not repeated.
 REPAIRS = (RESET, RESTART_VM, REBOOT, REIMAGE, SWAP)

@@ -33,6 +33,7 @@ class RepairSettings:
     most_steps: int = 5  # of a node in the window
     window_s: int = 7 * 24 * 3600
     has_scheduler: bool = True
+    evicts: bool = False  # the scheduler asks jobs to leave a drained node
 
 
 @dataclass(frozen=True)
@@ -96,14 +97,14 @@ class RepairNode:
         return f"{name_of(bad)}: {bad.title}" if bad else ""
 
     @property
-    def word(self) -> str:
-        """A person's word that keeps the node out of service; "" for none."""
+    def told(self) -> str:
+        """A person's word that the node itself keeps; "" for none."""
         answer = self.answer
         if answer and answer.maintenance:
             return f"maintenance: {answer.maintenance}"
         if answer and answer.drain and not answer.drain.startswith(OURS.strip()):
             return f"drained: {answer.drain}"
-        return self.service.word if self.service else ""
+        return ""
 
     @property
     def drained(self) -> bool:
@@ -144,6 +145,14 @@ class RepairWorld:
     def case(self, name: str) -> RepairCase:
         """Return the case of a node."""
         return self.cases.get(name) or RepairCase()
+
+    def word(self, node: RepairNode) -> str:
+        """Return a person's word that keeps a node out of service; "" for none.
+
+        A server that somebody has switched off to work in it cannot tell: the log keeps its last word.
+        """
+        told = self.case(node.name).word if node.unknown else node.told
+        return told or (node.service.word if node.service else "")
 
 
 def name_of(fault: Complaint) -> str:

@@ -180,7 +180,8 @@ def test_what_does_not_change_is_written_once():
     fleet = RepairedFleet({"sick": Machine(complaint(), maintenance="riser (ada)")})
     for _run in range(3):
         fleet.run()
-    assert [(line.step, line.result) for line in fleet.lines if line.node] == [("drain", "left to a person")]
+    lines = [(line.step, line.result) for line in fleet.lines if line.node]
+    assert lines == [("word", "found"), ("drain", "left to a person")]
 
 
 def test_only_named_nodes_are_touched():
