@@ -158,9 +158,7 @@ def _settings(data: Any, has_scheduler: bool, evicts: bool) -> RepairSettings:
     domains = Settings(RepairError, "node_repair_domain_most_out", given.data.get("domain_most_out", {}))
     shares = {name: domains.value(name, PERCENT) for name in domains.data}
     kill = given.value("kill_jobs", values.flag, False)
-    return RepairSettings(
-        **numbers, kill_jobs=kill, domain_most_out=shares, has_scheduler=has_scheduler, evicts=evicts
-    )
+    return RepairSettings(**numbers, kill_jobs=kill, domain_most_out=shares, has_scheduler=has_scheduler, evicts=evicts)
 
 
 def _node(name: str, variables: Mapping[str, Any], service: NodeService | None, proofs: str) -> RepairNode:

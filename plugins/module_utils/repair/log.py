@@ -18,7 +18,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common import store
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.model import clean
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.errors import RepairError
-from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import DRAIN, EVICT, PERSON, PROVE, REPAIRS, RETURN
+from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import (
+    DRAIN,
+    EVICT,
+    PERSON,
+    PROVE,
+    REPAIRS,
+    RETURN,
+)
 
 FORMAT = "sailloft-repair-log/1"
 TIME = "%Y-%m-%dT%H:%M:%SZ"

@@ -3,7 +3,9 @@
 """A simulated API server of Kubernetes: no package of PyPI or Debian has a real one.
 
 It serves the requests of kubernetes.core's modules: discovery, objects by name, lists by label, creation, merge
-patches, deletion and dry runs, for the kinds that it is given. It stores what it gets and checks nothing.
+patches, deletion and dry runs, for the kinds that it is given, and those of kubectl's cordon, patch and drain: pods of
+a node, who has set a field of a node's spec, evictions. It stores what it gets and checks nothing, but that a
+PodDisruptionBudget of a pod's labels allows its eviction, by ``status.disruptionsAllowed``, which nothing computes here.
 """
 
 from __future__ import annotations
@@ -69,6 +71,9 @@ class ApiServer:
             return 404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
         label, _equal, value = query.get("labelSelector", [""])[0].partition("=")
         chosen = [item for item in listed if not label or item["metadata"].get("labels", {}).get(label) == value]
+        field, _equal, value = query.get("fieldSelector", [""])[0].partition("=")
+        if field == "spec.nodeName":
+            chosen = [item for item in chosen if item["spec"].get("nodeName") == value]
         return 200, {"kind": f"{kinds[parts[-1]]}List", "apiVersion": version, "metadata": {}, "items": chosen}
 
     @staticmethod
@@ -79,7 +84,15 @@ class ApiServer:
         return folder == collection or (folder.startswith(f"{base}/namespaces/") and folder.endswith(f"/{kind}"))
 
     def _resources(self, version: str) -> list[dict[str, Any]]:
-        return [
+        evictions = {
+            "name": "pods/eviction",
+            "namespaced": True,
+            "group": "policy",
+            "version": "v1",
+            "verbs": ["create"],
+        }
+        served_pods = version == "v1" and ("v1", "Pod") in self.kinds
+        return [{**evictions, "singularName": "", "kind": "Eviction"}] * served_pods + [
             {
                 "name": plural(kind),
                 "singularName": kind.lower(),
@@ -91,15 +104,41 @@ class ApiServer:
             if served == version
         ]
 
-    def write(self, method: str, path: str, body: Any, dry: bool) -> tuple[int, dict[str, Any]]:
-        """Create, patch or delete; a dry run changes nothing."""
+    def evict(self, path: str) -> tuple[int, dict[str, Any]]:
+        """End a pod, unless a disruption budget of its labels and namespace allows no disruption."""
+        pod = self.objects.get(path)
+        if pod is None:
+            return 404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+        folder = path.partition("/namespaces/")[2].partition("/")[0]
+        labels = pod["metadata"].get("labels", {}).items()
+        for where, budget in self.objects.items():
+            is_of = budget["kind"] == "PodDisruptionBudget" and f"/namespaces/{folder}/" in where
+            if is_of and budget["spec"]["selector"]["matchLabels"].items() <= labels:
+                if budget["status"]["disruptionsAllowed"] < 1:
+                    message = "Cannot evict pod as it would violate the pod's disruption budget."
+                    refusal = {"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429}
+                    return 429, {**refusal, "message": message}
+                budget["status"]["disruptionsAllowed"] -= 1
+        self.writes.append(f"EVICT {path}")
+        del self.objects[path]
+        return 201, {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
+    def write(
+        self, method: str, path: str, body: Any, dry: bool, manager: str = "kubectl"
+    ) -> tuple[int, dict[str, Any]]:
+        """Create, patch or delete; a dry run changes nothing. ``manager``: who is noted for a changed spec of a node."""
+        if method == "POST" and path.endswith("/eviction"):
+            return self.evict(path.rpartition("/")[0])
         if method == "POST":
             path = f"{path}/{body['metadata']['name']}"
         elif path not in self.objects:
             return 404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
         item = body if method == "POST" else self.objects[path]
         if method == "PATCH":
-            item = merged(item, body)
+            old, item = item, merged(item, body)
+            if item["kind"] == "Node" and item.get("spec") != old.get("spec"):
+                fields = {"f:spec": {f"f:{name}": {} for name in item.get("spec", {})}}
+                item["metadata"] = {**item["metadata"], "managedFields": [{"manager": manager, "fieldsV1": fields}]}
         if not dry:
             self.writes.append(f"{method} {path}")
             if method == "DELETE":
@@ -143,7 +182,9 @@ def serving(server: ApiServer, folder: Path) -> Iterator[Path]:
             if self.command == "GET":
                 status, data = server.get(url.path, query)
             else:
-                status, data = server.write(self.command, url.path, body, "dryRun" in query)
+                status, data = server.write(
+                    self.command, url.path, body, "dryRun" in query, query.get("fieldManager", ["kubectl"])[0]
+                )
             text = json.dumps(data).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
