@@ -48,7 +48,8 @@ if os.path.basename(sys.argv[0]) == "bhosts":
         print(f"HOST  {{name}}")
         print("STATUS           CPUF  JL/U    MAX  NJOBS    RUN  SSUSP  USUSP    RSV DISPATCH_WINDOW")
         state = "closed_Adm" if host["locks"] else "ok"
-        print(f"{{state:<12}}  60.00     -     32  {{host['jobs']:>5}}  {{host['jobs']:>5}}      0      0      0      -")
+        jobs = f"{{host['jobs']:>5}}  {{host['jobs']:>5}}"
+        print(f"{{state:<12}}  60.00     -     32  {{jobs}}      0      0      0      -")
         print()
         print(" CURRENT LOAD USED FOR SCHEDULING:")
         print("                r15s   r1m  r15m    ut    pg    io   ls    it   tmp   swp   mem  slots")

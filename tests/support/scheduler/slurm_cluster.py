@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from rounds import Node, at, happened
@@ -49,7 +49,8 @@ class SlurmCluster:
         folder.mkdir(parents=True)
         self.conf = folder / "slurm.conf"
         self.nodes = node_names(files["slurm.conf"])
-        self.controller_port, *node_ports = free_ports(1 + len(self.nodes))
+        ports = free_ports(3 + len(self.nodes))
+        self.controller_port, self.accounting_port, self.database_port, *node_ports = ports
         self.ports = dict(zip(self.nodes, node_ports))
         self.changes = dict(changes or {})
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf)}
@@ -219,15 +220,24 @@ class SlurmCluster:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, files: Mapping[str, str], gate: str = "", expire_s: int = 120, **changes: str
+    folder: Path,
+    files: Mapping[str, str],
+    gate: str = "",
+    expire_s: int = 120,
+    prepare: Callable[[SlurmCluster], None] = lambda _cluster: None,
+    **changes: str,
 ) -> Iterator[SlurmCluster]:
-    """Run a cluster with all its nodes. ``expire_s``: when a requeued job may start, since credentials have expired."""
+    """Run a cluster with all its nodes. ``prepare`` is called before slurmctld starts.
+
+    ``expire_s``: when a requeued job may start, since credentials have expired.
+    """
     cluster = SlurmCluster(folder, files, changes, expire_s)
     cluster.write(files, gate)
     cluster.health("exit 0")
     (folder / "state").mkdir()
     try:
         cluster.start_munge()
+        prepare(cluster)
         cluster.start_controller()
         for name in cluster.nodes:
             cluster.start_node(name)
