@@ -145,8 +145,7 @@ class _Run:
         if last is None or made.word:
             made.add(last.step if last else DRAIN, LEFT, made.word or "the log has no step of this repair")
         elif last.step == DRAIN and last.result != DONE and not node.drained:
-            # A drain may be repeated.
-            self._drain(node, made)
+            self._drain_again(node, last, made)
         elif last.step not in REPAIRS and guards.not_listed(self.world, node):
             made.add(last.step, WAITS, guards.not_listed(self.world, node))
         elif _is_back(node, last):
@@ -164,6 +163,15 @@ class _Run:
             made.add(PROVE, WAITS, "another run proves it")
         else:
             self._after(node, case, last, made)
+
+    def _drain_again(self, node: RepairNode, last: RepairLine, made: _NodeLines) -> None:
+        """Repeat a drain, which does no harm, of a node that still has a fault."""
+        if node.fault:
+            self._drain(node, made)
+        elif node.unproved or self._is_in_work(last):
+            made.add(DRAIN, WAITS, node.unproved or "another run drains it")
+        else:
+            made.add(CLOSE, DONE, "its fault was gone before it was drained")
 
     def _is_in_work(self, last: RepairLine) -> bool:
         """Return True if a run may still carry out the step."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from repaired_fleet import HOUR_S, SPARE, START_S, Machine, RepairedFleet, complaint
+from repaired_fleet import HOUR_S, SPARE, START_S, KilledError, Machine, RepairedFleet, complaint
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair import guards
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.schedulers import OURS, NodeService
@@ -56,6 +56,62 @@ def test_a_persons_drain_and_a_maintenance_are_left_alone(machine):
     assert fleet.steps == []
     assert fleet.last("sick")[1] == "left to a person"
     assert not [line for line in fleet.lines if line.step == "fault"]
+
+
+@pytest.mark.parametrize("word", [{"maintenance": "riser (ada)"}, {"drain": "field diagnostic (ada)"}])
+def test_a_server_that_is_switched_off_in_a_maintenance_is_not_started(word):
+    lost = {"error": "no answer: no route", "service": NodeService(True, "Not responding", False, True)}
+    fleet = RepairedFleet({"sick": Machine(facts={"boots_image": True}, **word)})
+    fleet.run()
+    machine = fleet.machines["sick"]
+    machine.error, machine.service = lost["error"], lost["service"]
+    for _run in range(3):
+        fleet.run()
+    assert fleet.steps == []
+    # Its end counts as soon as the node tells it.
+    machine.error = machine.maintenance = machine.drain = ""
+    machine.service = NodeService(False, "", False)
+    fleet.run()
+    machine.error, machine.service = lost["error"], lost["service"]
+    fleet.run()
+    assert steps(fleet) == ["drain", "reimage"]
+
+
+@pytest.mark.parametrize(
+    "reason", ["sailloft: under maintenance: riser (ada)", "sailloft: out of service: ticket 7 (ada)"]
+)
+def test_a_word_that_only_the_scheduler_knows_is_a_persons(reason):
+    lost = NodeService(True, reason, False, True)
+    fleet = RepairedFleet({"sick": Machine(None, "", lost, error="no answer: no route", facts={"boots_image": True})})
+    fleet.run()
+    assert fleet.steps == []
+    assert NodeService(True, "sailloft: out of service: sailloft-repair: deep checks (root)").word == ""
+
+
+def test_a_step_needs_our_drain(without):
+    """A run was killed after it had returned a spare to the reserve; then the spare gets another fault."""
+    spare = Machine(complaint(), "reset", SPARE, facts={"is_spare": True})
+    fleet = RepairedFleet({"sick": spare})
+    with pytest.raises(KilledError):
+        fleet.run(kill_at=10)
+    assert fleet.last("sick")[:2] == ("return", "begun")
+    assert spare.service == SPARE
+    spare.fault = complaint("reboot", "xid_79")
+    fleet.now_s += 90
+    fleet.run()
+    assert steps(fleet)[-2:] == ["drain", "reboot"]
+
+
+def test_a_drain_that_was_not_made_is_not_repeated_without_a_fault():
+    for changes, expected in (({"fault": None}, ("close", "done")), ({"age_s": 1e6}, ("drain", "waits"))):
+        fleet = RepairedFleet({"sick": Machine(complaint())})
+        with pytest.raises(KilledError):
+            fleet.run(kill_at=0)
+        for name, value in changes.items():
+            setattr(fleet.machines["sick"], name, value)
+        fleet.now_s += 2 * HOUR_S
+        fleet.run()
+        assert (fleet.steps, fleet.last("sick")[:2]) == ([], expected)
 
 
 def test_a_maintenance_stops_a_repair_that_was_begun():
@@ -161,6 +217,15 @@ def test_a_rack_feed_or_switch_keeps_its_declared_nodes(without, kind):
     refused = [line.reason for line in fleet.lines if line.result == "refused"]
     assert [f"{kind} one would have 3 of 4 nodes" in reason for reason in refused] == [True]
     assert second[0] == ("sick", "drain")
+
+
+def test_a_node_that_another_run_is_draining_does_not_count_as_left():
+    fleet = RepairedFleet({"sick": Machine(complaint()), "worse": Machine()}, healthy=8)
+    with pytest.raises(KilledError):
+        fleet.run(kill_at=0)
+    fleet.machines["worse"].fault = complaint("reboot", "xid_79")
+    fleet.run(only=frozenset(["worse"]))
+    assert fleet.last("worse")[:2] == ("drain", "refused")
 
 
 def test_equal_faults_at_once_are_one_of_the_site(without):
