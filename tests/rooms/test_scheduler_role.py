@@ -21,6 +21,7 @@ from ansible.constants import DEFAULT_VAULT_ID_MATCH
 from ansible.parsing.vault import VaultLib, VaultSecret
 from playing import ROOT
 from rooms import Rooms
+from slurm_cluster import shown_database
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE, NodeState, read_nodes
 
@@ -36,6 +37,16 @@ OPTIONS = {
     "SelectTypeParameters": "CR_Core",
     "SlurmctldTimeout": 5,
 }
+PASSWORD = "of-the-database"
+# The site's own database, on the host of slurmdbd.
+DATABASE = """set -e
+mkdir -p /run/mysqld
+mariadb-install-db --no-defaults --user=root --skip-test-db --datadir=/var/lib/site >/dev/null
+setsid mariadbd --no-defaults --user=root --datadir=/var/lib/site --socket=/run/mysqld/mysqld.sock --skip-networking \
+  </dev/null >/var/log/site-database 2>&1 &
+until mariadb --no-defaults --socket=/run/mysqld/mysqld.sock -e 'SELECT 1' >/dev/null 2>&1; do sleep 0.2; done
+mariadb --no-defaults --socket=/run/mysqld/mysqld.sock
+"""
 PROVED = ("-e", '{"scheduler_proved": true}')
 
 
@@ -55,6 +66,8 @@ class Cluster(Rooms):
             scheduler_state_directory=SHARED,
             scheduler_reimage_command=["sh", "-c", f'echo "$1" >>{SHARED}/reimaged', "reimage"],
             scheduler_options=OPTIONS,
+            scheduler_accounting={"host": "ctl1"},
+            scheduler_accounting_password=PASSWORD,
             recordings_path=f"{folder}/recordings",
         )
 
@@ -65,6 +78,7 @@ class Cluster(Rooms):
         )
         assert status == 0, output
         assert self.key not in output
+        assert PASSWORD not in output
         return self.changed(output)
 
     def states(self) -> dict[str, NodeState]:
@@ -83,6 +97,7 @@ def cluster():
     made = Cluster(folder)
     try:
         made.start()
+        made.run("ctl1", "sh", "-c", f"{DATABASE.rstrip()} <<'END'\n{shown_database(PASSWORD)}END\n")
         status, output = made.play("record.yml", "--limit", "gpu_nodes,localhost")
         assert status == 0, output
         yield made
@@ -106,6 +121,9 @@ def test_proved_nodes_run_a_job_of_a_login_host_and_a_standby_takes_over(cluster
     cluster.applied(*PROVED)
     names = cluster.run("login1", "srun", "--quiet", "--nodes=2", "hostname").split()
     assert sorted(names) == ["n1", "n2"]
+    assert cluster.run("ctl1", "stat", "--format=%a %U", "/etc/slurm/slurmdbd.conf").split() == ["600", "slurm"]
+    done = ("sacct", "--noheader", "--allocations", "--format=JobName,State")
+    cluster.wait("the job is accounted", lambda: cluster.run("login1", *done).split()[-1:] == ["COMPLETED"])
     job = cluster.run("login1", "sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 600").strip()
     cluster.wait("the job runs", lambda: " R " in cluster.run("login1", "squeue", "--job", job))
     # slurmctld saves its state some seconds after a change: a job that a crash finds unsaved is lost.

@@ -9,9 +9,8 @@ import subprocess
 from collections.abc import Mapping
 
 import pytest
-from playing import ROOT
 from recorded_nodes import RECORDED
-from slurm_cluster import SlurmCluster, running
+from slurm_cluster import SlurmCluster, running, shown_database
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
 
@@ -68,9 +67,9 @@ class AccountedCluster:
         ]
         self.cluster.start("mariadbd", "mariadbd", "--no-defaults", "--user=root", *options)
         self.cluster.wait("mariadbd", socket.exists)
-        page = (ROOT / "docs/how-to/scheduler.md").read_text()
-        shown = re.search(r"```sql\n(.*?)```", page, re.DOTALL)[1].replace("PASSWORD", PASSWORD)
-        subprocess.run(["mariadb", "--no-defaults", f"--socket={socket}"], input=shown, text=True, check=True)
+        subprocess.run(
+            ["mariadb", "--no-defaults", f"--socket={socket}"], input=shown_database(PASSWORD), text=True, check=True
+        )
 
     def write(self, password: str = PASSWORD, mode: int = 0o600) -> None:
         """Write the file as tasks/accounting.yml does."""

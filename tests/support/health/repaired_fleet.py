@@ -55,10 +55,10 @@ class Machine:
 
     def node(self, name: str, now_s: float) -> RepairNode:
         """Return what a run sees of it."""
-        faults = (self.fault,) if self.fault else ()
-        answer = Answer(
-            name, self.age_s, 60.0, self.error, faults=faults, drain=self.drain, maintenance=self.maintenance
-        )
+        answer = Answer(name, self.age_s, 60.0, self.error)
+        if not self.error:
+            faults = (self.fault,) if self.fault else ()
+            answer = replace(answer, faults=faults, drain=self.drain, maintenance=self.maintenance)
         return RepairNode(name, answer if self.is_asked else None, now_s, self.service, **self.facts)
 
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
+from playing import ROOT
 from rounds import Node, at, happened
 from sockets import free_ports
 
@@ -37,6 +38,12 @@ _HEALTH = "import sys; from ansible_collections.sailloft.fleet.plugins.module_ut
 WAIT_S = 60
 # A test that is killed leaves no process behind.
 _WITH_THE_TEST = ("setpriv", "--pdeathsig", "KILL")
+
+
+def shown_database(password: str) -> str:
+    """Return the SQL with which the documentation makes the database of slurmdbd."""
+    page = (ROOT / "docs/how-to/scheduler.md").read_text(encoding="utf-8")
+    return page.partition("```sql\n")[2].partition("```")[0].replace("PASSWORD", password)
 
 
 class SlurmCluster:
