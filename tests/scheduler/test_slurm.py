@@ -127,7 +127,7 @@ def test_a_node_is_reimaged_between_jobs_and_stays_out_until_it_is_proved(servin
     assert "gpu03" not in log.read_text()
     serving.run("scancel", job)
     serving.wait("gpu03 is reimaged when its job has ended", lambda: "reimage gpu03\n" in log.read_text())
-    # Slurm derives the time of a boot from two clocks that count whole seconds: a boot at once may seem to be one of before.
+    # Slurm derives the time of a boot from two clocks of whole seconds: a boot at once may seem to be one of before.
     time.sleep(2)
     for name in ("gpu03", "gpu04"):
         serving.stop(name)

@@ -5,7 +5,7 @@
 It serves the requests of kubernetes.core's modules: discovery, objects by name, lists by label, creation, merge
 patches, deletion and dry runs, for the kinds that it is given, and those of kubectl's cordon, patch and drain: pods of
 a node, who has set a field of a node's spec, evictions. It stores what it gets and checks nothing, but that a
-PodDisruptionBudget of a pod's labels allows its eviction, by ``status.disruptionsAllowed``, which nothing computes here.
+PodDisruptionBudget of a pod's labels allows its eviction (``status.disruptionsAllowed``, which nothing computes here).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class ApiServer:
     def write(
         self, method: str, path: str, body: Any, dry: bool, manager: str = "kubectl"
     ) -> tuple[int, dict[str, Any]]:
-        """Create, patch or delete; a dry run changes nothing. ``manager``: who is noted for a changed spec of a node."""
+        """Create, patch or delete; a dry run changes nothing. ``manager``: who has changed the spec of a node."""
         if method == "POST" and path.endswith("/eviction"):
             return self.evict(path.rpartition("/")[0])
         if method == "POST":
