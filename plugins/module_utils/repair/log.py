@@ -29,8 +29,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import
 
 FORMAT = "sailloft-repair-log/1"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-# Steps of the log besides those of the table: a fault or a person's word on the node comes or goes, the number of nodes,
-# a repair that ends otherwise.
+# Steps of the log besides those of the table: a fault or a person's word on the node comes or goes, the number of
+# nodes, a repair that ends otherwise.
 FAULT, WORD, WATCH, REPORT, CLOSE = "fault", "word", "watch", "report", "close"
 # Results.
 FOUND, GONE = "found", "gone"
