@@ -146,16 +146,13 @@ def test_a_node_is_reimaged_between_jobs_and_stays_out_until_it_is_proved(servin
 
 
 def test_a_sick_node_drains_itself_and_a_spare_takes_over(serving, tmp_path):
-    """slurmd runs the real sailloft-health as HealthCheckProgram; one node has a latched fault.
-
-    The last test, because a health check that began before its end may drain the node once more.
-    """
+    """slurmd runs the real sailloft-health as HealthCheckProgram; one node has a latched fault."""
     serving.be_sick("gpu02", tmp_path)
     assert serving.state("gpu02").reason.startswith("sailloft: sick")
     assert release(serving, *NODES) == ["gpu01"]
     assert not serving.state("gpu01").is_out
     # When the node is back, the spare returns to the reserve.
-    serving.health("exit 0")
+    serving.end_health()
     serving.run("scontrol", "update", "NodeName=gpu02", "State=RESUME")
     assert release(serving, *NODES) == ["gpu01"]
     assert serving.state("gpu01").reason == SPARE

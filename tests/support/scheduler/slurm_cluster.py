@@ -46,6 +46,13 @@ def shown_database(password: str) -> str:
     return page.partition("```sql\n")[2].partition("```")[0].replace("PASSWORD", password)
 
 
+def _commands() -> Iterator[bytes]:
+    """Yield the command lines of all processes."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield path.read_bytes()
+
+
 class SlurmCluster:
     """The daemons of a cluster, in a directory of their own."""
 
@@ -62,6 +69,7 @@ class SlurmCluster:
         self.changes = dict(changes or {})
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf)}
         self.processes: dict[str, subprocess.Popen] = {}
+        self.checked: list[bytes] = []  # the directory of the states that health checks read
         self.write(files)
 
     def write(self, files: Mapping[str, str], gate: str = "") -> None:
@@ -109,6 +117,13 @@ class SlurmCluster:
         program.write_text(f"#!/bin/sh\nexport SLURM_CONF={self.conf}\n{script}\n")
         program.chmod(0o755)
         program.rename(self.folder / "health")
+
+    def end_health(self) -> None:
+        """Let nodes be healthy, and wait for checks that have begun: one of before would drain its node once more."""
+        self.health("exit 0")
+        # One that slurmd has just begun shows the name of its script, or its new program that does nothing.
+        marks = [f"{self.folder}/health".encode(), *self.checked]
+        self.wait("the end of health checks", lambda: not any(mark in line for line in _commands() for mark in marks))
 
     def start(self, name: str, *command: str) -> None:
         """Start a program whose output goes to a file."""
@@ -192,6 +207,7 @@ class SlurmCluster:
 
     def be_sick(self, name: str, folder: Path) -> None:
         """Latch a fault of a node, and let slurmd run the real sailloft-health as HealthCheckProgram on all nodes."""
+        self.checked = [f"{folder}/".encode()]
         (folder / name).mkdir()
         (folder / f"run-{name}").mkdir()
         node = Node()
