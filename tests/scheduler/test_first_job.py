@@ -122,7 +122,7 @@ def serving(cluster):
     assert {name: node.reason for name, node in cluster.states().items() if node.is_out} == {"gpu01": SPARE}
     yield cluster
     cluster.cancel_all()
-    cluster.health("exit 0")
+    cluster.end_health()
     for name in NODES:
         if cluster.state(name).is_out and name not in SPARES:
             cluster.run("scontrol", "update", f"NodeName={name}", "State=RESUME")

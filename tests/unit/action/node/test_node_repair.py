@@ -88,6 +88,33 @@ def test_a_repair_until_a_person(site, tmp_path):
         site.end("reset")
 
 
+def test_jobs_that_must_leave_are_evicted_before_the_step(site):
+    def listed(reason=""):
+        metadata = {"annotations": {"sailloft.io/repair": reason}} if reason else {}
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        nodes = [
+            {
+                "kind": "Node",
+                "metadata": {"name": name, **(metadata if name == "gpu-1" else {})},
+                "spec": {"unschedulable": bool(reason) and name == "gpu-1"},
+                "status": ready,
+            }
+            for name in NODES
+        ]
+        pod = {"kind": "Pod", "metadata": {}, "spec": {"nodeName": "gpu-1"}, "status": {"phase": "Running"}}
+        return {"scheduler": "kubernetes", "commands": {}, "listed": json.dumps({"items": [*nodes, pod]})}
+
+    assert site.decide(**listed())["decisions"]["gpu-1"]["step"] == "drain"
+    site.end("drain")
+    assert site.decide(**listed("sailloft-repair: x"))["decisions"] == {}
+    late = {"settings": {"kill_jobs": True, "wait_s": 0}}
+    time.sleep(1.1)
+    made = site.decide(**listed("sailloft-repair: x"), **late)["decisions"]["gpu-1"]
+    assert (made["step"], made["command"][:3]) == ("evict", ["kubectl", "drain", "gpu-1"])
+    site.end("evict", failed=True, reason="budget")
+    assert site.decide(**listed("sailloft-repair: x"), **late)["decisions"]["gpu-1"]["step"] == "person"
+
+
 def test_a_proof_of_the_repair_returns_it_and_an_old_one_does_not(site, tmp_path):
     (tmp_path / "gpu-1.json").write_text(Proof("gpu-1", "t", "gpu-1", [Claim("x", "y", "1", "1", True, "z")]).to_json())
     os.utime(tmp_path / "gpu-1.json", (1, 1))
