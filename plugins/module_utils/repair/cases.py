@@ -32,6 +32,8 @@ class RepairCase:
     is_open: bool = False  # from our drain until the node is back
     fault: str = ""  # its fault, which was found and is not gone; "" for none
     found_s: float = 0.0
+    recent: str = ""  # its last fault, which may be gone
+    recent_s: float = 0.0  # when the node has got that
     word: str = ""  # of a person, as the node has last told it: it holds while the node does not answer
     drained_s: float = 0.0  # when our drain began
     before: str = ""  # the scheduler's reason before our drain
@@ -54,6 +56,8 @@ class RepairCase:
         if line.step == FAULT:
             self.fault, self.found_s = (line.fault, line.at_s) if line.result == FOUND else ("", 0.0)
             self.left = ""
+            if line.result == FOUND:
+                self.recent, self.recent_s = line.fault, line.since_s or line.at_s
         elif line.step == WORD:
             self.word = line.reason if line.result == FOUND else ""
         elif line.step == CLOSE or (line.step == RETURN and line.result == DONE):

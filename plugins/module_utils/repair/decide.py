@@ -290,6 +290,7 @@ class _NodeLines:
             result,
             reason,
             self.node.service.reason if step == DRAIN and result == BEGUN and self.node.service else "",
+            since_s=seen.since_unix_s if step == FAULT and result == FOUND and seen else 0.0,
         )
         self._append(line)
 

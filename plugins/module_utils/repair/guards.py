@@ -43,7 +43,11 @@ def _fault(world: RepairWorld, node: RepairNode) -> tuple[str, float]:
     if node.answer is None:
         return case.fault.partition("@")[0], case.found_s
     fault = node.fault
-    return (fault.check, fault.since_unix_s or case.found_s or world.now_s) if fault else ("", 0.0)
+    if fault:
+        return fault.check, fault.since_unix_s or case.found_s or world.now_s
+    # One that a repair has ended already: the site's cause goes on with the next nodes.
+    is_recent = case.recent_s > world.now_s - world.settings.together_s
+    return (case.recent.partition("@")[0], case.recent_s) if is_recent else ("", 0.0)
 
 
 def _together(times: dict[str, float], within_s: float) -> list[str]:

@@ -57,6 +57,7 @@ class RepairLine:
     reason: str = ""
     before: str = ""  # of a drain: the scheduler's reason before it
     nodes: int = 0  # of WATCH
+    since_s: float = 0.0  # of FAULT: when the node has got it, in seconds since 1970
 
     @property
     def at_s(self) -> float:

@@ -240,6 +240,17 @@ def test_equal_faults_at_once_are_one_of_the_site(without):
     assert {name for name, step in second if step == "drain"} == {*machines, *other}
 
 
+def test_faults_that_come_one_after_the_other_are_one_of_the_site_although_each_is_repaired_at_once():
+    fleet = RepairedFleet({f"n{number}": Machine(None, "reboot") for number in range(3)}, most_out=50)
+    for number in range(3):
+        fleet.machines[f"n{number}"].fault = complaint("reboot", "xid_79", since_unix_s=fleet.now_s)
+        fleet.run()
+    assert [fleet.last(f"n{number}")[:2] for number in range(3)] == [("return", "done")] * 2 + [("drain", "refused")]
+    fleet.now_s += 900
+    fleet.run()
+    assert fleet.last("n2")[:2] == ("return", "done")
+
+
 def test_equal_faults_of_different_days_are_repaired():
     machines = {f"n{day}": Machine(complaint("reboot", since_unix_s=START_S - day * 86400)) for day in range(4)}
     fleet = RepairedFleet(machines, most_out=50)
