@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """playbooks/heal.yml on the real Slurm: fault, drain, reset, proof, back; a person's drain; jobs; an early end.
 
+Once with the real kubectl, at a simulated API server: pods leave.
+
 The nodes are directories with the real state of sailloft-health; rounds and resets are made up.
 """
 
@@ -16,6 +18,8 @@ from dataclasses import replace
 import pytest
 import rounds
 import yaml
+from api_server import ApiServer, serving
+from hooked_schedulers import KINDS, HookedKubernetes
 from playing import ROOT, ansible_playbook
 from recorded_nodes import RECORDED
 from slurm_cluster import running
@@ -68,8 +72,8 @@ def fault():
 class Site:
     """The cluster, and directories as nodes."""
 
-    def __init__(self, folder, cluster):
-        self.folder, self.cluster = folder, cluster
+    def __init__(self, folder, cluster, **environment):
+        self.folder, self.cluster, self.environment = folder, cluster, environment
         tools = folder / "tools"
         tools.mkdir()
         for name in ("sailloft-health", "nvidia-smi"):
@@ -104,7 +108,7 @@ class Site:
             ),
             folder=self.folder,
             PATH=self.path,
-            SLURM_CONF=str(self.cluster.conf),
+            **self.environment,
         )
         assert rc == 0, output
         return output
@@ -149,7 +153,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def site(tmp_path, cluster):
     """The nodes of a test; afterwards all are in service again."""
-    yield Site(tmp_path, cluster)
+    yield Site(tmp_path, cluster, SLURM_CONF=str(cluster.conf))
     cluster.cancel_all()
     for name in NODES:
         if cluster.state(name).is_out:
@@ -218,3 +222,21 @@ def test_a_fault_that_stays_gets_a_person_with_all_that_is_known(site):
     store(site.folder / "gpu03")
     site.heal_until_back("gpu03", "--limit", "gpu03")
     assert not site.cluster.state("gpu03").is_out
+
+
+def test_pods_leave_before_a_step_if_the_inventory_says_so(tmp_path):
+    api = ApiServer(KINDS)
+    with serving(api, tmp_path) as kubeconfig:
+        kubernetes = HookedKubernetes(tmp_path, api, kubeconfig)
+        kubernetes.start_job("gpu02")
+        kubernetes.allow_disruptions(1)
+        site = Site(tmp_path, None, KUBECONFIG=str(kubeconfig))
+        store(tmp_path / "gpu02", (fault(),))
+        settings = {"node_repair_scheduler": "kubernetes", "node_repair_scheduler_host": "localhost"}
+        site.heal_until_back("gpu02", node_repair_kill_jobs=True, node_repair_wait_s=0, **settings)
+        ended = [step for step, result in site.log("gpu02") if result in ("done", "held")]
+        assert ended == ["drain", "evict", "reset", "prove", "return"]
+        assert [write for write in api.writes if write.startswith("EVICT")] == [
+            "EVICT /api/v1/namespaces/a/pods/job-gpu02"
+        ]
+        assert not any(service.is_out or service.is_busy for service in kubernetes.read().values())

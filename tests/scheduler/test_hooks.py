@@ -12,6 +12,7 @@ import subprocess
 import pytest
 from api_server import ApiServer, serving
 from hooked_schedulers import (
+    KINDS,
     NODES,
     HookedCommand,
     HookedFleet,
@@ -28,7 +29,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair import sched
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
 
 SICK = NODES[0]
-KINDS = {("v1", "Node"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("policy/v1", "PodDisruptionBudget")}
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.table import
 from ansible_collections.sailloft.fleet.plugins.module_utils.repair.words import ended
 
 NODES = ["gpu01", "gpu02", "gpu03"]
+# What kubectl asks an API server for.
+KINDS = {("v1", "Node"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("policy/v1", "PodDisruptionBudget")}
 # bhosts and badmin: a host is closed while it has a lock; one without a name is of "badmin hclose" without -i.
 LSF_PROGRAM = """#!{python}
 import json, os, sys
