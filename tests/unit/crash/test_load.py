@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How a node loads its crash kernel: for which NIC, with which command line, and why it cannot."""
+"""The loading of a crash kernel: for which NIC, with which command line, and why it cannot be."""
 
 from __future__ import annotations
 
