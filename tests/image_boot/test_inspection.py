@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from boot_images import follow
+import secure_boot
+import shown_boots
+from boot_images import Parts, follow
 from boot_network import MAC, SERVER, HttpServer, Network, Node
 from boot_server_role import render
 from build_host import DocumentedSite, images_of_page
@@ -19,6 +22,7 @@ from patience import scaled_s
 from sockets import wait_for_listener
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.discovery import pending
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
 
 pytestmark = [
@@ -91,3 +95,32 @@ def test_an_unknown_machine_boots_the_image_of_the_page_reports_itself_and_reboo
     node.process.wait(scaled_s(BOOT_S))  # QEMU ends at a reboot
     assert list(reports.iterdir()) == []
     assert [event["event"] for event in server.reports()] == ["booting"]
+
+
+@pytest.mark.skipif(not shutil.which("virt-fw-vars"), reason="no virt-fw-vars (requirements-dev.txt)")
+@pytest.mark.parametrize("trusted", ["site", "other"])
+def test_an_unknown_machine_with_secure_boot_boots_the_signed_image_if_it_has_the_key_of_the_site(
+    parts: Parts, stage: Path, network: Network, tmp_path: Path, trusted: str
+):
+    """The image has only BusyBox, and shows what its stage would report."""
+    signed = shown_boots.made(parts, stage, tmp_path, "inspection")
+    image, store = signed.image, Path(signed.image.store.path)
+    discovery = {"image": image.digest, "ranges": ["10.9.0.200-10.9.0.209"], "secure_boot": True}
+    server = HttpServer(network, store, 8001, discovery=discovery)
+    # As the role names it.
+    (store / "nodes/unknown.efi").symlink_to(f"../images/{image.digest}/boot.efi")
+    signer = signed.signer if trusted == "site" else secure_boot.make_pair(tmp_path, "other")
+    secure_boot.enrolled(network.folder / "variables.fd", signer)
+    network.dnsmasq([server.url], signed=store, discovery=discovery)
+    node = Node(network, [], "secure")
+    if trusted == "other":
+        assert "first stage" not in node.wait_for("Access Denied", BOOT_S)
+        assert "nodes/unknown.efi" in (network.folder / "dnsmasq.log").read_text()
+        return
+    console = node.wait_for(shown_boots.UP, BOOT_S)
+    text = (shown_boots.shown(console, tmp_path / "shown") / boot_report.PATH.lstrip("/")).read_text()
+    name = f"unknown-{MAC.replace(':', '')}"
+    report = boot_report.load(text, name)
+    assert (report.node, report.mac, report.name) == (name, MAC, "inspection")
+    assert (report.servers, report.warnings) == ((server.url,), ())
+    assert "/nodes/statement" not in server.requests()

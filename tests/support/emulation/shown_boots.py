@@ -75,11 +75,11 @@ class SignedImage:
         return statement.sequence_in(self.image.store)
 
 
-def made(parts: Parts, stage: Path, folder: Path) -> SignedImage:
-    """Make such an image."""
+def made(parts: Parts, stage: Path, folder: Path, name: str = "test-node") -> SignedImage:
+    """Make such an image with this name."""
     tree, base = folder / "tree", folder / "busybox"
-    for name in ("bin", "etc", "sbin", "usr/lib/systemd"):
-        (tree / name).mkdir(parents=True)
+    for place in ("bin", "etc", "sbin", "usr/lib/systemd"):
+        (tree / place).mkdir(parents=True)
     shutil.copy(str(shutil.which("busybox")), tree / "bin")
     (tree / "bin/sh").symlink_to("busybox")
     (tree / "sbin/init").write_text(INIT)
@@ -90,11 +90,22 @@ def made(parts: Parts, stage: Path, folder: Path) -> SignedImage:
     squash = ["mksquashfs", tree, base, "-quiet", "-no-progress", "-all-root", "-comp", "zstd"]
     subprocess.run(squash, check=True)
     # On a busy host, a node that is refused one file after the other would reboot.
-    image = made_image(parts, stage, folder, parts.folder / "top", base, ("sailloft.reboot_after_s=7200",))
+    image = made_image(parts, stage, folder, parts.folder / "top", base, ("sailloft.reboot_after_s=7200",), name)
     signer = secure_boot.make_pair(folder, "site")
     program = secure_boot.signed(image, signer, folder)
     secure_boot.publish(image, program)
     return SignedImage(image, program, measured.load(signer.predict(image.digest, program), image.digest), signer)
+
+
+def shown(console: str, folder: Path) -> Path:
+    """Write the files that the console shows below a new directory; return it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for line in console.splitlines():
+        if line.startswith("SHOWN "):
+            _word, name, *content = line.split()
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(base64.b64decode("".join(content)))
+    return folder
 
 
 def _systemd(words: list[str]) -> tuple[int, str, str]:
@@ -106,13 +117,7 @@ def failures(console: str, signed: SignedImage, server: HttpServer, secure_boot:
 
     Services are not compared, as the image starts none.
     """
-    folder = server.network.folder / "shown"
-    shutil.rmtree(folder, ignore_errors=True)
-    for line in console.splitlines():
-        if line.startswith("SHOWN "):
-            _word, name, *content = line.split()
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(base64.b64decode("".join(content)))
+    folder = shown(console, server.network.folder / "shown")
     image = signed.image
     state = node_state.read(f"node {NODE}", _systemd, str(folder))
     prediction = signed.prediction if secure_boot else None

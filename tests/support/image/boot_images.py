@@ -18,7 +18,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import initramfs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script, issue, node_scripts
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, statement
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, node_files, statement
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign as signatures
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import Signer
@@ -153,7 +153,13 @@ def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
 
 
 def made_image(
-    parts: Parts, stage: Path, tmp_path: Path, top: Path, base: Path | None = None, own: tuple[str, ...] = ()
+    parts: Parts,
+    stage: Path,
+    tmp_path: Path,
+    top: Path,
+    base: Path | None = None,
+    own: tuple[str, ...] = (),
+    name: str = "test-node",
 ) -> Image:
     """Make the store of ``image``, with the squashfs ``top`` as upper layer and ``base``, or Debian, as the lower.
 
@@ -161,8 +167,8 @@ def made_image(
     """
     folder = tmp_path / "store"
     blobs = folder / "blobs"
-    for name in ("blobs", "images", "channels", "nodes"):
-        (folder / name).mkdir(parents=True)
+    for kind in ("blobs", "images", "channels", "nodes"):
+        (folder / kind).mkdir(parents=True)
 
     def put(path: Path) -> tuple[str, int]:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -170,22 +176,22 @@ def made_image(
         return digest, path.stat().st_size
 
     layers = []
-    for name, source, salt in (("base", base or parts.folder / "base", "aabb"), ("top", top, "")):
-        layer = shutil.copy(source, tmp_path / name)
+    for layer_name, source, salt in (("base", base or parts.folder / "base", "aabb"), ("top", top, "")):
+        layer = shutil.copy(source, tmp_path / layer_name)
         root = append_verity(layer, salt)
         size = source.stat().st_size
         # The first stage must not mistake inputs for the fields that it reads.
         inputs = {"sha256": "f" * 64, "verity": {"data_bytes": 1, "root_sha256": "f" * 64, "salt": "00"}}
         verity = manifests.Verity(size, root, salt)
-        layers.append(manifests.ManifestLayer(name, "0" * 64, *put(layer), put(INIT)[0], verity, inputs))
+        layers.append(manifests.ManifestLayer(layer_name, "0" * 64, *put(layer), put(INIT)[0], verity, inputs))
     kernel = manifests.Kernel(parts.kernel_version, *put(parts.kernel))
     made = manifests.Manifest(
-        name="test-node",
+        name=name,
         distribution="debian",
         suite="bookworm",
         architecture="amd64",
         kernel=kernel,
-        first_stage=manifests.FirstStage(*put(stage), (statement.FORMAT,)),
+        first_stage=manifests.FirstStage(*put(stage), (statement.FORMAT, node_files.FORMAT)),
         kernel_arguments=(*ARGUMENTS, *own),
         writable_mib=64,
         layers=tuple(layers),

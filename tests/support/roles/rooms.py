@@ -59,6 +59,7 @@ SPACES = "--mount --pid --net --uts --root --wd"
 class Rooms:
     """The rooms by name, and their inventory: ``groups`` with the variables of all rooms.
 
+    ``bridge``: a process in the network of the bridge "rooms", once they are started.
     ``shared``: the path of a directory that is the same one in all rooms. ``setup``: shell lines for each room before
     it is used, with its files below ``$root``. ``python``: the interpreter of Ansible's modules there.
     """
@@ -100,7 +101,7 @@ class Rooms:
         """Start the rooms, and connect them."""
         bridge = self._hold(["--net"], "echo ready; exec sleep 7200")
         bridge.stdout.readline()
-        bridge_pid = _child(bridge.pid)
+        self.bridge = bridge_pid = _child(bridge.pid)
         _ip(bridge_pid, "link add rooms type bridge", "link set rooms up")
         for number, name in enumerate(self.names, 11):
             room = self.folder / name

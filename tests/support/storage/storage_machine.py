@@ -7,28 +7,32 @@ Each boot has a new root, as a stateless node's; the drives stay. Needs root, fo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
+import socket
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from patience import run_to_its_end
+from patience import run_to_its_end, scaled_s
+from sockets import free_port
 from user_cache import user_cache
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
 PACKAGES = (
     *("systemd-sysv", "udev", "kmod", "iproute2", "python3", "xfsprogs", "mdadm", "nfs-common", "nfs-kernel-server"),
-    *("cachefilesd", "rdma-core", "linux-image-amd64", "e2fsprogs"),
+    *("cachefilesd", "rdma-core", "linux-image-amd64", "e2fsprogs", "nvme-cli", "dropbear-bin"),
 )
 # The kernel's modules that the node needs; the others would only fill its memory.
 MODULES = (
     *("fs/xfs", "fs/nfs", "fs/nfsd", "fs/nfs_common", "fs/lockd", "fs/cachefiles", "fs/fscache", "fs/netfs"),
     *("fs/exportfs", "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "drivers/md", "drivers/nvme", "drivers/infiniband/core"),
     *("drivers/infiniband/sw", "net/sunrpc", "net/sched", "net/ipv4", "net/ipv6", "net/dns_resolver", "lib", "crypto"),
-    *("arch", "block", "drivers/net/dummy.ko", "fs/configfs", "security/keys"),
+    *("arch", "block", "drivers/net/dummy.ko", "drivers/net/ethernet/intel/e1000", "fs/configfs", "security/keys"),
 )
 # What the node does not need of its packages; the kernel unpacks all others to its memory.
 REMOVED = (
@@ -78,6 +82,7 @@ TimeoutStartSec=infinity
 WantedBy=graphical.target
 """
 # The first process of a node whose units a stand-in for systemd starts: with systemd a boot takes ten times as long.
+# ``then`` is what it does.
 INIT = """#!/bin/sh
 mount -t proc none /proc
 mount -t sysfs none /sys
@@ -86,15 +91,21 @@ exec </dev/console >/dev/console 2>&1
 mount -t tmpfs none /run
 mkdir -p /run/systemd/system
 export PATH=/usr/sbin:/usr/bin
-modprobe -a nvme xfs raid0
+modprobe -a nvme xfs raid0 e1000
 /usr/lib/systemd/systemd-udevd --daemon
 udevadm trigger --subsystem-match=block
 udevadm settle --timeout=60
-python3 /inside.py {step}
+{then}
+"""
+STEP = """python3 /inside.py {step}
 sync
 echo o >/proc/sysrq-trigger
-sleep 60
-"""
+sleep 60"""
+# It answers to a key by SSH, at the address that QEMU's network expects.
+ANSWER = """ip address add 10.0.2.15/24 dev eth0
+ip link set eth0 up
+mkdir -p /etc/dropbear
+exec dropbear -R -F -E -s"""
 SYSTEMCTL = REPOSITORY / "molecule/monitoring/files/systemctl"
 LIMIT_S = 600
 
@@ -123,19 +134,47 @@ class Node:
             prepare(tree)
             subprocess.run(["systemctl", f"--root={tree}", "--quiet", "enable", "inside.service"], check=True)
         else:
-            (tree / "first").write_text(INIT.format(step=step))
-            (tree / "first").chmod(0o755)
             (tree / "usr/bin").mkdir(parents=True)
             shutil.copy(SYSTEMCTL, tree / "usr/bin/systemctl")
+            _start(tree, STEP.format(step=step))
         _code(tree)
-        shutil.copy(self.system / "root.cpio", image)
-        # The kernel unpacks one archive over the other.
-        _pack(tree, image)
+        self._root(tree, image)
         text = run_to_its_end(self._command(image, console, "/init" if prepare else "/first"), console, LIMIT_S)
         lines = [line.partition("RESULT ")[2] for line in text.splitlines() if "RESULT " in line]
         results = {one["name"]: one for one in map(json.loads, lines)}
         assert "end" in results, text[-8000:]
         return results
+
+    @contextlib.contextmanager
+    def answering(self, public_key: str) -> Iterator[int]:
+        """Boot a new root that answers to root with this key, by SSH; yield its port on the loopback."""
+        tree, image, console = self.folder / "answering", self.folder / "initramfs", self.folder / "answering.log"
+        (tree / "root/.ssh").mkdir(parents=True)
+        (tree / "root").chmod(0o700)
+        (tree / "root/.ssh").chmod(0o700)
+        (tree / "root/.ssh/authorized_keys").write_text(public_key)
+        _start(tree, ANSWER)
+        self._root(tree, image)
+        port = free_port()
+        wire = ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "e1000,netdev=net"]
+        with (self.folder / "qemu.log").open("w") as log:
+            machine = subprocess.Popen([*self._command(image, console, "/first"), *wire], stdout=log, stderr=log)
+        try:
+            until = time.monotonic() + scaled_s(LIMIT_S)
+            while not _banner(port):
+                assert machine.poll() is None, (self.folder / "qemu.log").read_text()
+                assert time.monotonic() < until, console.read_text(errors="replace")[-6000:]
+                time.sleep(1)
+            yield port
+        finally:
+            machine.kill()
+            machine.wait()
+
+    def _root(self, tree: Path, image: Path) -> None:
+        """Make the kernel's archive of the root and, over it, a directory."""
+        shutil.copy(self.system / "root.cpio", image)
+        # The kernel unpacks one archive over the other.
+        _pack(tree, image)
 
     def _command(self, image: Path, console: Path, init: str) -> list[str]:
         command = ["qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max"]
@@ -154,6 +193,21 @@ class Node:
         arguments += " systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900"
         command += ["-kernel", str(self.system / "vmlinuz"), "-initrd", str(image), "-append", arguments]
         return [*command, "-serial", f"file:{console}"]
+
+
+def _start(tree: Path, then: str) -> None:
+    """Write the first process, and what it does."""
+    (tree / "first").write_text(INIT.format(then=then))
+    (tree / "first").chmod(0o755)
+
+
+def _banner(port: int) -> bytes:
+    """Return what an SSH server on the loopback says first; nothing from one that is not there yet."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+            return connection.recv(4)
+    except OSError:
+        return b""
 
 
 def _system() -> Path:
