@@ -90,7 +90,7 @@ def test_publish_shows_no_secret(site, tmp_path, nodes, play, locked):
                 ({"etc/token": {"content": TOKEN}}, "node bm01: 'etc/token' is not an absolute path"),
                 (
                     {"/etc/token": {"content": TOKEN, "mode": "rw"}},
-                    "node bm01: mode 'rw' of /etc/token is not an octal number",
+                    "node bm01: mode 'rw' of /etc/token is not three octal digits",
                 ),
             )
         ),

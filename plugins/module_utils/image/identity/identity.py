@@ -230,7 +230,11 @@ def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secr
         if path in secrets:
             raise ImageError(f"{path} is given twice", "give it once", subject=subject)
         if not MODE.fullmatch(mode):
-            raise ImageError(f"mode {mode!r} of {path} is not an octal number", 'quote it: "0600"', subject=subject)
+            raise ImageError(
+                f"mode {mode!r} of {path} is not three octal digits",
+                'write it like "0600", with quotes',
+                subject=subject,
+            )
         for setting in ("owner", "group"):
             if not ACCOUNT.fullmatch(file[setting]):
                 raise ImageError(
