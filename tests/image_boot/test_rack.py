@@ -186,6 +186,8 @@ def rack(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rac
     }
     node = {"ansible_host": ADDRESSES[NODE], "node_boot_mac": MAC, "node_boot_server_urls": [SERVER]}
     node |= {"node_boot_cache_urls": [CACHE], "node_boot_report_url": f"{SERVER}/report"}
+    # Nobody asks it.
+    node["node_boot_bmc"] = {"address": "127.0.0.1", "username": "none", "password": "none"}
     rooms.inventory["all"]["children"]["nodes"] = {"hosts": {NODE: node}}
     rooms.start()
     rack = Rack(rooms, folder / "network")
