@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -229,20 +230,27 @@ def append_verity(path: Path, salt: str) -> str:
 
 def state(store: Store, keys: Signer, node: dict[str, object], now_s: float | None = None) -> bytes:
     """Sign a new statement of what the node boots; return its file. ``node`` has no name and MAC address."""
+    return _state(store, keys, [{"name": networks.NODE, "mac": networks.MAC, **node}], now_s)
+
+
+def _state(store: Store, keys: Signer, rows: list[dict[str, object]], now_s: float | None = None) -> bytes:
     named = [{"name": name, "digest": channel.digest} for name, channel in channels.read_all(store).items()]
     terms = issue.Terms(90, int(time.time() if now_s is None else now_s), reissue=True)
-    images = [{"digest": digest, "signed_kernel": True} for digest in (*store.images(), node.get("digest"))]
+    digests = (*store.images(), *(row.get("digest") for row in rows))
+    images = [{"digest": digest, "signed_kernel": True} for digest in digests]
     served = {"host": "boot01", "channels": named, "images": images, "files": [], "statement": 0, "now_s": terms.now_s}
-    row = {"name": networks.NODE, "mac": networks.MAC, **node}
-    return issue.ensure(store, issue.StatementRequest([row]), [served], keys, terms, False).after
+    return issue.ensure(store, issue.StatementRequest(rows), [served], keys, terms, False).after
 
 
-def follow(store: Store, keys: Signer, servers: list[str], **changed: object) -> None:
-    """Make the node follow the channel stable, with ``changed`` settings of its script."""
-    node = {"name": networks.NODE, "mac": networks.MAC, "channel": "stable", "kernel_arguments": ["from_the_node=1"]}
-    node |= {"servers": servers, "report": f"{servers[-1]}/report", **changed}
-    node_scripts.ensure(store, [node], False)
-    state(store, keys, node)
+def follow(
+    store: Store, keys: Signer, servers: list[str], names: Sequence[str] = (networks.NODE,), **changed: object
+) -> None:
+    """Make the nodes follow the channel stable, with ``changed`` settings of their scripts."""
+    shared = {"channel": "stable", "kernel_arguments": ["from_the_node=1"], "servers": servers}
+    shared |= {"report": f"{servers[-1]}/report", **changed}
+    nodes = [{"name": name, "mac": networks.mac_of(number), **shared} for number, name in enumerate(names, 1)]
+    node_scripts.ensure(store, nodes, False)
+    _state(store, keys, nodes)
 
 
 @pytest.fixture

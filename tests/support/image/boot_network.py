@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,16 @@ MEMORY_MIB = 1536
 OVMF = Path("/usr/share/OVMF")
 
 
+def mac_of(number: int) -> str:
+    """Return the MAC address of a node, the first of which is ``NODE``."""
+    return f"{MAC[:-2]}{number:02}"
+
+
+def address_of(number: int) -> str:
+    """Return the address of a node, the first of which is ``NODE``."""
+    return f"{NODE_ADDRESS[:-1]}{number}"
+
+
 class Network:
     """A network namespace with a bridge that connects the node and the servers."""
 
@@ -42,7 +52,7 @@ class Network:
             f"ip address add {RAIL_SERVER}/24 dev nodes0",
             "ip link set nodes0 up",
         )
-        for tap in ("tap0", "tap1"):
+        for tap in ("tap0", "tap1", "tap2"):
             self._run(f"ip tuntap add {tap} mode tap", f"ip link set {tap} master nodes0 up")
 
     def _namespace(self, command: list) -> subprocess.Popen:
@@ -101,11 +111,14 @@ class Network:
         signed: Path | None = None,
         altered: Mapping[str, str] | None = None,
         discovery: Mapping[str, Any] | None = None,
+        names: Sequence[str] = (NODE,),
+        **changed: object,
     ) -> None:
-        """Start TFTP for the node, and DHCP: complete, or the part that another DHCP server leaves to it.
+        """Start TFTP for the nodes, and DHCP: complete, or the part that another DHCP server leaves to it.
 
-        With ``signed``, a store, the node has Secure Boot and gets the file of this store. ``altered`` are texts of the
-        configuration, and what an attacker has put in their place. With ``discovery``, the server knows no node.
+        With ``signed``, a store, the nodes have Secure Boot and get the file of this store. ``altered`` are texts of
+        the configuration, and what an attacker has put in their place. With ``discovery``, the server knows no node.
+        ``changed`` are further variables of the role.
         """
         tftp = self.folder / "tftp"
         tftp.mkdir()
@@ -114,15 +127,20 @@ class Network:
         (tftp / "start.ipxe").write_text(render("start.ipxe.j2", boot_server_servers=servers))
         if signed:
             (tftp / "nodes").symlink_to(signed / "nodes")
-        node = {"name": NODE, "mac": MAC, "address": NODE_ADDRESS, "nic_driver": nic_driver}
+        settings = {"nic_driver": nic_driver, "secure_boot": signed is not None}
+        nodes = [
+            {"name": name, "mac": mac_of(number), "address": address_of(number), **settings}
+            for number, name in enumerate(names, 1)
+        ]
         text = dnsmasq_configuration(
-            [] if discovery else [{**node, "secure_boot": signed is not None}],
+            [] if discovery else nodes,
             boot_server_discovery=discovery or {},
             boot_server_servers=servers,
             boot_server_interface="nodes0",
             boot_server_tftp_dir=tftp,
             boot_server_address=SERVER,
             boot_server_dhcp=dhcp,
+            **changed,
         )
         for ours, theirs in (altered or {}).items():
             assert ours in text, text
@@ -197,12 +215,18 @@ class HttpServer:
 
 
 class Node:
-    """A machine without a disk; ``console`` is its output so far."""
+    """A machine without a disk, one of three; ``console`` is its output so far. The second has the rail's tap."""
 
     def __init__(
-        self, network: Network, boot: list, firmware: str = "bios", memory_mib: int = MEMORY_MIB, rail: bool = False
+        self,
+        network: Network,
+        boot: list,
+        firmware: str = "bios",
+        memory_mib: int = MEMORY_MIB,
+        rail: bool = False,
+        number: int = 1,
     ) -> None:
-        self.log = network.folder / "console.log"
+        self.log = network.folder / f"console-{number}.log"
         command = [
             "qemu-system-x86_64",
             "-accel",
@@ -222,13 +246,13 @@ class Node:
             f"file:{self.log}",
             "-no-reboot",
         ]
-        command += ["-netdev", "tap,id=net,ifname=tap0,script=no,downscript=no"]
+        command += ["-netdev", f"tap,id=net,ifname=tap{number - 1},script=no,downscript=no"]
         # UEFI has its own driver; QEMU's ROM is iPXE, which would not request ipxe.efi.
         no_rom = "" if firmware == "bios" else ",romfile="
         # A kernel given on the command line already has boot index 0.
         command += [
             "-device",
-            f"virtio-net-pci,netdev=net,mac={MAC}{'' if '-kernel' in boot else ',bootindex=0'}{no_rom}",
+            f"virtio-net-pci,netdev=net,mac={mac_of(number)}{'' if '-kernel' in boot else ',bootindex=0'}{no_rom}",
         ]
         if rail:
             command += ["-netdev", "tap,id=rail,ifname=tap1,script=no,downscript=no"]
@@ -244,7 +268,7 @@ class Node:
                 command += ["-global", "driver=cfi.pflash01,property=secure,value=on"]
             command += ["-drive", f"if=pflash,format=raw,readonly=on,file={code}"]
             command += ["-drive", f"if=pflash,format=raw,file={variables}"]
-        self.messages = network.folder / "qemu.log"
+        self.messages = network.folder / f"qemu-{number}.log"
         self.process = network.start([*command, *boot], self.messages)
 
     @property

@@ -133,7 +133,10 @@ class DocumentedSite:
         return Store(os.fspath(self.store_folder))
 
     def build(self, variables: dict[str, Any], inventory: str = "localhost,", host: str = "localhost") -> str:
-        """Build the image with the role node_image, promote it to stable, and return its digest."""
+        """Build the image with the role node_image, promote it to stable, and return its digest.
+
+        Without images in ``variables``, it is gpu-node of the inventory.
+        """
         folder = self.home.parent
         (folder / "play.yml").write_text(
             json.dumps([{"hosts": host, "gather_facts": False, "roles": ["sailloft.fleet.node_image"]}])
@@ -163,6 +166,6 @@ class DocumentedSite:
             check=False,
         )
         assert done.returncode == 0, f"the image was not built: {done.stdout[-4000:]}{done.stderr[-2000:]}"
-        digest = self.store.current(next(iter(variables["node_image_images"])))
+        digest = self.store.current(next(iter(variables.get("node_image_images", ["gpu-node"]))))
         channels.promote(self.store, "stable", digest)
         return digest
