@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Layer
 
 # Increase it with every change of the builder that changes the bytes for the same request; all layers are then rebuilt.
-BUILD_FORMAT = 6
+BUILD_FORMAT = 7
 
 
 def layer_key(

@@ -208,8 +208,8 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_lay
     lent = {**lend_kernel(root, lower_layers), **lend_dkms_setting(root)}
     if layer.packages:
         progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and dependencies")
-    folders = {name: cache / path for name, path in family.caches(layer, request.digests).items()}
-    family.install(root, layer, run, request.digests, Caches(folders, work))
+    caches = Caches({name: cache / path for name, path in family.caches(layer, request.digests).items()}, work)
+    family.install(root, layer, run, request.digests, caches)
     if layer.users or layer.files or any(asdict(layer.services).values()):
         progress(f"{subject}: users, files, services")
     tree_contents.apply(root, layer, run)
@@ -220,15 +220,17 @@ def _build(cache: Path, work: Path, root: Path, request: LayerRequest, lower_lay
         run(["mount", "-t", "tmpfs", "-o", "mode=0700,nosuid,nodev", "tmpfs", memory])
     for role in layer.roles:
         progress(f"{subject}: role {role.name}")
-        roles_in.apply(
-            root,
-            [role],
-            run.process,
-            layer.name,
-            script_failure=family.script_failure,
-            memory=memory,
-            network=layer.network,
-        )
+        # A role that installs packages has the archives' lists, and what it downloads is no part of the layer.
+        with caches.lent(root, run) if layer.network else contextlib.nullcontext():
+            roles_in.apply(
+                root,
+                [role],
+                run.process,
+                layer.name,
+                script_failure=family.script_failure,
+                memory=memory,
+                network=layer.network,
+            )
     require_unchanged(request)
     packages = family.packages(root, run)
     output = work / "out"

@@ -177,8 +177,9 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
             path = inside(root, f"{SOURCE_FOLDER}/{layer.name}.list")
             path.unlink(missing_ok=True)
             path.write_text("\n".join(new) + "\n")
-        if layer.packages:
+        if layer.packages or (layer.roles and layer.network):  # these roles get the lists
             apt.fetch(root, layer, run, digests, caches, layer.packages)
+        if layer.packages:
             apt.install(root, layer, run, caches, layer.packages)
     except ToolError as error:
         raise apt_error(root, layer, error) from error
