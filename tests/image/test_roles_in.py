@@ -296,6 +296,19 @@ def test_a_package_whose_script_fails_in_a_role_is_named(root, make_role):
     assert "exit status 3: cannot find /etc/nonesuch;" in str(failed.value)
 
 
+@pytest.mark.long
+def test_a_role_with_the_network_has_the_lists_of_the_archives_and_leaves_none(site, requested, make_role):
+    make_role("installing", "- name: Install it\n  ansible.builtin.apt: {name: hello}\n")
+    requested["site"] = {"parent": "gpu", "network": True, "roles": [{"name": "installing"}]}
+    site.build(requested)
+    layer = site.tree("node")["site"]
+    command = ["unsquashfs", "-lls", layer / "layer.squashfs"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    names = {line.rpartition("squashfs-root/")[2] for line in shown}
+    assert "usr/bin/hello" in names
+    assert not [name for name in names if name.startswith(("var/lib/apt/lists/", "var/cache/apt/archives/"))]
+
+
 def test_an_image_without_python_is_refused(tmp_path):
     with raises(ImageError, "gpu", "/usr/bin/python3"):
         roles_in.apply(tmp_path, [GPU_HOST], layer="gpu")
