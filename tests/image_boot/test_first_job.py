@@ -21,7 +21,7 @@ import pytest
 from boot_images import follow
 from boot_network import SERVER, HttpServer, Network, Node, address_of
 from build_host import ROOT, DocumentedSite
-from first_job import torch_environment
+from first_job import FOLDER, installed_packages
 from patience import scaled_s
 from ubuntu_controller import UbuntuController
 
@@ -94,14 +94,12 @@ class SmallNode:
 class Job:
     """A submitted first job, and its log."""
 
-    def __init__(self, controller: UbuntuController, shared: Path, name: str, checkpoint_s: float) -> None:
-        self.controller, self.folder = controller, shared / name
-        shutil.copytree(ROOT / "examples/first_job", self.folder)
-        submit = ["sbatch", "--parsable", f"--chdir=/shared/{name}", "--mem=1000M"]
-        submit += ["--export=PYTHONPATH=/shared/torch,PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+    def __init__(self, controller: UbuntuController, folder: Path, checkpoint_s: float) -> None:
+        self.controller, self.folder = controller, folder
+        submit = ["sbatch", "--parsable", "--chdir=/shared/first_job", "--mem=1000M"]
+        submit += ["--export=PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
         options = [f"--steps={STEPS}", "--batch=2", f"--checkpoint-s={checkpoint_s}"]
-        script = controller.root / "first_job.sbatch"
-        shutil.copy(self.folder / "first_job.sbatch", script)
+        shutil.copy(folder / "first_job.sbatch", controller.root)
         self.number = controller.run(*submit, "/first_job.sbatch", *options).strip()
 
     def lines(self) -> list[dict]:
@@ -151,12 +149,13 @@ def nodes(site: DocumentedSite, network: Network, tmp_path: Path) -> dict[str, S
     keys = Signer(str(site.keys / "image.key"), str(site.keys / "image.pub"))
     follow(site.store, keys, [server.url], NAMES, kernel_arguments=ARGUMENTS)
     network.dnsmasq([server.url], names=NAMES, boot_server_name_servers=[SERVER])
-    shared = {"shared": tmp_path / "shared", "torch": torch_environment()}
-    (shared["shared"] / "torch").mkdir(parents=True)
+    shared = {"shared": tmp_path / "shared", "packages": installed_packages()}
+    shutil.copytree(FOLDER, tmp_path / "shared/first_job")
+    (tmp_path / "shared/first_job/packages").mkdir()
     booted = {name: SmallNode(network, name, number, site.key, shared) for number, name in enumerate(NAMES, 1)}
     for node in booted.values():
         node.wait()
-        for tag, path in (("shared", "/shared"), ("torch", "/shared/torch")):
+        for tag, path in (("shared", "/shared"), ("packages", "/shared/first_job/packages")):
             node.run(f"mkdir -p {path} && mount -t 9p -o trans=virtio,version=9p2000.L,cache=mmap {tag} {path}")
     return booted
 
@@ -201,13 +200,14 @@ def test_the_job_goes_on_with_a_spare_from_its_checkpoint(
     for node in nodes.values():
         assert node.run("findmnt -no FSTYPE /scratch") == "xfs"
         assert node.run("lsblk -dno TYPE $(findmnt -no SOURCE /scratch)") == "raid0"
-    undisturbed = Job(controller, tmp_path / "shared", "undisturbed", 600).wait_for_end()
+    folder = tmp_path / "shared/first_job"
+    undisturbed = Job(controller, folder, 600).wait_for_end()
     assert [step for step, _loss in losses(undisturbed)] == list(range(1, STEPS + 1))
     assert next(line["backend"] for line in undisturbed if "begin" in line) == "gloo"
     # The nodes are assumed to fail so often that a checkpoint is due each few steps.
     measured = next(line for line in undisturbed if "checkpoint" in line)
     advice = checkpoint_interval(2, measured["gb"], measured["gb"] / measured["write_s"], 1, 2 * 30 / 86400)
-    job = Job(controller, tmp_path / "shared", "disturbed", advice["interval_s"])
+    job = Job(controller, folder, advice["interval_s"])
     job.wait_for_checkpoint()
     nodes["gpu02"].lose_power()
     controller.wait("gpu02 is down", lambda: "DOWN" in controller.states()["gpu02"].states, 600)

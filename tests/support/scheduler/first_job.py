@@ -18,16 +18,16 @@ from user_cache import user_cache
 FOLDER = ROOT / "examples/first_job"
 
 
-def torch_environment() -> Path:
-    """Return the directory that the page has as /shared/torch, which the first call makes."""
+def installed_packages() -> Path:
+    """Return the page's directory packages, which the first call makes."""
     page = (ROOT / "docs/how-to/first-job.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^ {4}pip (install .*)$", page, re.MULTILINE)
     key = hashlib.sha256(f"{command}\n{(FOLDER / 'requirements.txt').read_text()}".encode()).hexdigest()[:12]
-    torch = user_cache("first_job") / key
-    if not torch.exists():
-        new = torch.with_suffix(".new")
+    packages = user_cache("first_job") / key
+    if not packages.exists():
+        new = packages.with_suffix(".new")
         shutil.rmtree(new, ignore_errors=True)
-        words = shlex.split(command.replace("/shared/torch", str(new)))
+        words = shlex.split(command.replace("--target packages", f"--target {shlex.quote(str(new))}"))
         subprocess.run([sys.executable, "-m", "pip", *words], cwd=FOLDER, check=True)
-        new.rename(torch)
-    return torch
+        new.rename(packages)
+    return packages
