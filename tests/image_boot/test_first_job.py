@@ -21,7 +21,7 @@ import pytest
 from boot_images import follow
 from boot_network import SERVER, HttpServer, Network, Node, address_of
 from build_host import ROOT, DocumentedSite
-from first_job import FOLDER, installed_packages
+from first_job import FOLDER, FirstJob, assert_unbroken, begins, checkpoints, installed_packages
 from patience import scaled_s
 from ubuntu_controller import UbuntuController
 
@@ -91,46 +91,14 @@ class SmallNode:
         self.node.process.wait()
 
 
-class Job:
-    """A submitted first job, and its log."""
-
-    def __init__(self, controller: UbuntuController, folder: Path, checkpoint_s: float) -> None:
-        self.controller, self.folder = controller, folder
-        submit = ["sbatch", "--parsable", "--chdir=/shared/first_job", "--mem=1000M"]
-        submit += ["--export=PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
-        options = [f"--steps={STEPS}", "--batch=2", f"--checkpoint-s={checkpoint_s}"]
-        shutil.copy(folder / "first_job.sbatch", controller.root)
-        self.number = controller.run(*submit, "/first_job.sbatch", *options).strip()
-
-    def lines(self) -> list[dict]:
-        """Return the log."""
-        path = self.folder / f"first-job-{self.number}/log.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def wait_for_checkpoint(self) -> None:
-        """Wait until a step was made after a checkpoint, so that the step will be lost."""
-
-        def is_past() -> bool:
-            lines = self.lines()
-            return "step" in (lines or [{}])[-1] and any("checkpoint" in line for line in lines)
-
-        self.controller.wait("a step after a checkpoint", is_past, JOB_S)
-
-    def wait_for_end(self) -> list[dict]:
-        """Wait until the job has ended well; return its log."""
-
-        def state() -> str:
-            shown = self.controller.run("scontrol", "show", "job", self.number)
-            return dict(word.split("=", 1) for word in shown.split() if "=" in word)["JobState"]
-
-        self.controller.wait(f"job {self.number}", lambda: state() in ("COMPLETED", "FAILED", "CANCELLED"), JOB_S)
-        assert state() == "COMPLETED", (self.folder / f"first-job-{self.number}.out").read_text()
-        return self.lines()
-
-
-def losses(lines: list[dict]) -> list[tuple[int, float]]:
-    """Return the steps and losses of a log."""
-    return [(line["step"], line["loss"]) for line in lines if "step" in line]
+def submitted(controller: UbuntuController, folder: Path, checkpoint_s: float) -> FirstJob:
+    """Submit the job in the shared directory, which is ``folder`` on this machine."""
+    submit = ["sbatch", "--parsable", "--chdir=/shared/first_job", "--mem=1000M"]
+    submit += ["--export=PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+    options = [f"--steps={STEPS}", "--batch=2", f"--checkpoint-s={checkpoint_s}"]
+    shutil.copy(folder / "first_job.sbatch", controller.root)
+    number = controller.run(*submit, "/first_job.sbatch", *options).strip()
+    return FirstJob(controller, folder, number, JOB_S)
 
 
 @pytest.fixture
@@ -201,19 +169,18 @@ def test_the_job_goes_on_with_a_spare_from_its_checkpoint(
         assert node.run("findmnt -no FSTYPE /scratch") == "xfs"
         assert node.run("lsblk -dno TYPE $(findmnt -no SOURCE /scratch)") == "raid0"
     folder = tmp_path / "shared/first_job"
-    undisturbed = Job(controller, folder, 600).wait_for_end()
-    assert [step for step, _loss in losses(undisturbed)] == list(range(1, STEPS + 1))
+    undisturbed = submitted(controller, folder, 600).wait_for_end()
     assert next(line["backend"] for line in undisturbed if "begin" in line) == "gloo"
     # The nodes are assumed to fail so often that a checkpoint is due each few steps.
     measured = next(line for line in undisturbed if "checkpoint" in line)
     advice = checkpoint_interval(2, measured["gb"], measured["gb"] / measured["write_s"], 1, 2 * 30 / 86400)
-    job = Job(controller, folder, advice["interval_s"])
+    job = submitted(controller, folder, advice["interval_s"])
     job.wait_for_checkpoint()
     nodes["gpu02"].lose_power()
     controller.wait("gpu02 is down", lambda: "DOWN" in controller.states()["gpu02"].states, 600)
     assert controller.release(SPARES, *NAMES) == SPARES
     lines = job.wait_for_end()
-    (_start, before), (resumed, after) = [(line["begin"], line["nodes"]) for line in lines if "begin" in line]
+    (_start, before), (resumed, after) = begins(lines)
     assert (before, after) == ("gpu[01-02]", "gpu[01,03]")
-    assert resumed in [line["checkpoint"] for line in lines if "checkpoint" in line]
-    assert sorted(set(losses(lines))) == losses(undisturbed)
+    assert resumed in checkpoints(lines)
+    assert_unbroken(lines, undisturbed, STEPS)

@@ -9,14 +9,13 @@ network, so a node "loses its power" when its processes stop.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
 from pathlib import Path
 
 import pytest
-from playing import ROOT
+from first_job import FOLDER, FirstJob, assert_unbroken, begins, checkpoints, losses
 from recorded_nodes import RECORDED
 from slurm_cluster import running
 
@@ -39,43 +38,16 @@ SETTINGS = {
 }
 
 
-class Job:
-    """A submitted first job, and its log."""
+class Job(FirstJob):
+    """A submitted first job, whose processes are on this machine."""
 
     def __init__(self, cluster, folder, checkpoint_s):
-        shutil.copytree(ROOT / "examples/first_job", folder)
-        self.cluster = cluster
+        shutil.copytree(FOLDER, folder)
         # Slurm's own variables go along; the tests' Python has no PyTorch.
         submit = ["sbatch", "--parsable", f"--chdir={folder}", "--export=PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
         options = [f"--steps={STEPS}", "--batch=8", f"--checkpoint-s={checkpoint_s}"]
-        self.number = cluster.run(*submit, f"{folder}/first_job.sbatch", *options).strip()
-        self.folder, self.output = folder / f"first-job-{self.number}", folder / f"first-job-{self.number}.out"
-
-    def lines(self):
-        """Return the log."""
-        path = self.folder / "log.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def wait_for_checkpoint(self):
-        """Wait until a step was made after a checkpoint, so that the step will be lost."""
-
-        def is_past():
-            lines = self.lines()
-            return "step" in (lines or [{}])[-1] and any("checkpoint" in line for line in lines)
-
-        self.cluster.wait("a step after a checkpoint", is_past, JOB_S)
-
-    def wait_for_end(self):
-        """Wait until the job has ended well; return its log."""
-
-        def state():
-            shown = self.cluster.run("scontrol", "show", "job", self.number)
-            return dict(word.split("=", 1) for word in shown.split() if "=" in word)["JobState"]
-
-        self.cluster.wait(f"job {self.number}", lambda: state() in ("COMPLETED", "FAILED", "CANCELLED"), JOB_S)
-        output = self.output.read_text()
-        assert state() == "COMPLETED", output
-        return self.lines()
+        number = cluster.run(*submit, f"{folder}/first_job.sbatch", *options).strip()
+        super().__init__(cluster, folder, number, JOB_S)
 
     def processes(self, node):
         """Return the numbers of the job's processes on a node that train."""
@@ -147,28 +119,6 @@ def job(serving, undisturbed, tmp_path):
     return job
 
 
-def losses(lines):
-    """Return the steps and losses of a log."""
-    return [(line["step"], line["loss"]) for line in lines if "step" in line]
-
-
-def begins(lines):
-    """Return the steps after which a log's runs begin, and their nodes."""
-    return [(line["begin"], line["nodes"]) for line in lines if "begin" in line]
-
-
-def checkpoints(lines):
-    """Return the steps of the checkpoints in a log."""
-    return [line["checkpoint"] for line in lines if "checkpoint" in line]
-
-
-def assert_unbroken(lines, undisturbed):
-    """Fail unless all steps were made, each with the loss of the undisturbed job."""
-    expected = losses(undisturbed)
-    assert [step for step, _loss in expected] == list(range(1, STEPS + 1))
-    assert sorted(set(losses(lines))) == expected
-
-
 def test_it_learns_on_two_nodes_with_gloo(undisturbed):
     begin = next(line for line in undisturbed if "begin" in line)
     assert begin == {"begin": 0, "nodes": "gpu[02-03]", "backend": "gloo"}
@@ -188,7 +138,7 @@ def test_the_spare_takes_the_place_of_a_node_without_power(job, serving, undistu
     assert (before, after) == ("gpu[02-03]", "gpu[01-02]")
     assert resumed in checkpoints(lines)
     assert len(losses(lines)) > STEPS
-    assert_unbroken(lines, undisturbed)
+    assert_unbroken(lines, undisturbed, STEPS)
     serving.wait("gpu03 is back", lambda: not serving.state("gpu03").is_out)
 
 
@@ -201,7 +151,7 @@ def test_a_job_that_leaves_a_sick_node_loses_no_step(job, serving, undisturbed, 
     lines = job.wait_for_end()
     assert [nodes for _step, nodes in begins(lines)] == ["gpu[02-03]", "gpu[01-02]"]
     assert len(losses(lines)) == STEPS
-    assert_unbroken(lines, undisturbed)
+    assert_unbroken(lines, undisturbed, STEPS)
 
 
 def test_a_job_whose_process_is_killed_requeues_itself(job, undisturbed):
@@ -210,4 +160,4 @@ def test_a_job_whose_process_is_killed_requeues_itself(job, undisturbed):
     lines = job.wait_for_end()
     (_start, _before), (resumed, _after) = begins(lines)
     assert resumed in checkpoints(lines)
-    assert_unbroken(lines, undisturbed)
+    assert_unbroken(lines, undisturbed, STEPS)
