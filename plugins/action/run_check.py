@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_reg
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values, fault
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.shared_bmcs import refuse_shared_bmcs
 
 try:
     from ansible.template import trust_as_template
@@ -62,6 +63,8 @@ class ActionModule(ControllerAction):
         hosts = self._check_hosts(name, playbook, variables, arguments["part"])
         if host_facts.ROLES.intersection(playbook.roles) and (text := host_facts.overriding_reason(f"{name}.yml")):
             raise AnsibleActionFail(f"{text}. Nothing was run")
+        if playbook.bmcs:
+            refuse_shared_bmcs(hosts, variables, self._templar)
         for role in playbook.roles:
             options = {name: option for entry in registry.entries(role).values() for name, option in entry.items()}
             check_values(role, options, hosts, hostvars)

@@ -24,6 +24,8 @@ description:
   - A value of the playbook's own variables that has another type, or is none of the choices, is an error.
   - A group of the playbook without hosts is an error if the inventory has a group of a similar name, if it is listed
     there without hosts, or if the playbook needs it.
+  - In playbooks that use BMCs, a host of the run whose BMC (C(node_boot_bmc)) another host of the inventory has is an
+    error, also if C(--limit) leaves the other one out. Address, port and system name a BMC.
   - Patterns that match no host of the run are an error that says whether the inventory or C(--limit) is the cause.
 extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:

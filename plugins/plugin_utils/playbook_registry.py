@@ -20,11 +20,13 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Playbook:
     """A playbook: the patterns of its hosts, each of which needs a host, its roles and its own variables by name.
 
-    ``groups`` has the groups that have plays of their own, and whether each needs a host in the inventory.
+    ``groups`` has the groups that have plays of their own, and whether each needs a host in the inventory; ``bmcs``
+    says whether it talks to the hosts' BMCs.
     """
 
     hosts: list[str]
     groups: dict[str, bool]
+    bmcs: bool
     any_strategy: bool
     roles: list[str]
     variables: dict[str, dict[str, Any]]
@@ -45,7 +47,8 @@ def playbook(name: str, data: dict[str, Any]) -> Playbook:
         variables.update(part.variables)
     roles = {*row.get("roles", []), *(role for part in parts for role in part.roles)}
     groups = dict.fromkeys((group for part in parts for group in part.groups), False) | row.get("groups", {})
-    return Playbook(row["hosts"], groups, row.get("any_strategy", False), sorted(roles), variables)
+    bmcs = row.get("bmcs", False) or any(part.bmcs for part in parts)
+    return Playbook(row["hosts"], groups, bmcs, row.get("any_strategy", False), sorted(roles), variables)
 
 
 def roles() -> list[str]:

@@ -270,6 +270,68 @@ def test_no_host_overrides_what_is_done_for_it_on_the_controller(site, monkeypat
         site.check(playbook, inventory)
 
 
+BMC_PLAYBOOKS = [name for name, row in run_check.registry.read()["playbooks"].items() if row.get("bmcs")]
+
+
+def racks(site, **addresses: object) -> str:
+    """Write an inventory of nodes, each in all groups of playbooks that use BMCs, with these BMCs."""
+    password = "{{ vault_that_nobody_opened }}"
+    hosts = {
+        name: {"node_boot_bmc": {"password": password, "username": "a", **bmc} if isinstance(bmc, dict) else bmc}
+        for name, bmc in addresses.items()
+    }
+    names = ("nodes", "gpu_nodes", "gpu_hosts", "gpu_guests", "console_servers", "boot_servers", "image_builders")
+    return site.write("racks.json", json.dumps({group: {"hosts": hosts} for group in names}))
+
+
+@pytest.mark.parametrize("playbook", BMC_PLAYBOOKS)
+def test_two_hosts_with_one_bmc_are_refused_by_each_playbook_that_uses_bmcs(site, playbook):
+    inventory = racks(site, n1={"address": "10.9.1.1"}, n2={"address": "10.9.1.2"}, n3={"address": "10.9.1.1"})
+    arguments = {"to": "n1", "vm": "a"} if playbook == "restart_vm" else {}
+    assert site.refusal(playbook, inventory, **arguments) == Mentions("n1", "n3", "10.9.1.1")
+    # A command for n1 would reach n3, which the limit leaves out; one for n2 reaches n2.
+    assert site.refusal(playbook, inventory, limit="n1", **arguments) == Mentions("n1", "n3")
+    site.check(playbook, inventory, limit="n2", **arguments)
+
+
+def test_bmcs_are_used_by_the_playbooks_of_their_roles_and_no_other():
+    data = run_check.registry.read()
+    of_roles = {
+        name
+        for name in data["playbooks"]
+        if {"node_boot", "node_bmc"} & set(run_check.registry.playbook(name, data).roles)
+    }
+    assert of_roles - {"collect_images", "node_scripts"} <= set(BMC_PLAYBOOKS)  # the two only read stores
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ({"address": "10.9.1.1"}, {"address": "10.9.1.1:443"}, True),
+        ({"address": "BMC1.example"}, {"address": "bmc1.example."}, True),
+        ({"address": "[fd00::7]"}, {"address": "[fd00:0::7]:443"}, True),
+        ({"address": "10.9.1.1"}, {"address": "10.9.1.1", "type": "ipmi"}, True),
+        ({"address": "10.9.1.1", "type": "ipmi"}, {"address": "10.9.1.1", "type": "ipmi", "port": 623}, True),
+        ({"address": "10.9.1.{{ 3 - 2 }}"}, {"address": "10.9.1.1"}, True),
+        ("{{ {'address': hostvars.n2.node_boot_bmc.address} }}", {"address": "10.9.1.1"}, True),
+        ({"address": "10.9.1.1", "system": "a"}, {"address": "10.9.1.1", "system": "a"}, True),
+        ({"address": "10.9.1.1", "system": "a"}, {"address": "10.9.1.1"}, True),
+        ({"address": "10.9.1.1", "system": "a"}, {"address": "10.9.1.1", "system": "b"}, False),
+        ({"address": "10.9.1.1:8000"}, {"address": "10.9.1.1"}, False),
+        ({"address": "10.9.1.1", "type": "ipmi", "port": 6230}, {"address": "10.9.1.1", "type": "ipmi"}, False),
+        # These fail the host that uses them.
+        ({"address": "{{ nowhere }}"}, {"address": "{{ nowhere }}"}, False),
+        ({}, {}, False),
+    ],
+)
+def test_a_bmc_is_one_by_its_address_port_and_system(site, one, other, shared):
+    inventory = racks(site, n1=one, n2=other)
+    if shared:
+        assert site.refusal("reimage", inventory) == Mentions("n1", "n2", "node_boot_bmc")
+    else:
+        site.check("reimage", inventory)
+
+
 def test_an_unknown_playbook_is_refused(site):
     assert "there is no playbook 'proof'" in site.refusal("proof")
 
