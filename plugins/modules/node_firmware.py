@@ -160,7 +160,9 @@ def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
         return {"nodes": {name: node.to_dict() for name, node in fleet.read_back(kinds).items()}}
     before = fleet.read()
     after = fleet.set(before, kinds) if kinds and not is_check else before
-    changes = [(name, setting) for name, node in before.items() if not node.refused for setting in node.to_send(kinds)]
+    changes = [
+        (name, setting) for name, node in before.items() if not after[name].refused for setting in node.to_send(kinds)
+    ]
     return {
         "nodes": {name: node.to_dict() for name, node in after.items()},
         "changed": bool(changes),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import Baseline
+from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import Baseline, BaselineError
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.redfish import BaselineBmc, Registries
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.state import NodeFirmware
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.updates import Images
@@ -66,28 +66,35 @@ class FirmwareOfNodes:
     def set(self, before: dict[str, NodeFirmware], kinds: Collection[str]) -> dict[str, NodeFirmware]:
         """Set what differs, and return what each BMC shows then. ``before``: what ``read`` returned.
 
-        Nothing is sent to a node whose firmware cannot have a value. Nothing is sent to any, and BaselineError is
-        raised, if an image is not the one of the baseline.
+        Nothing is sent to a node whose firmware cannot have a value, or for which an image is not the one of its
+        baseline: these have the reasons as ``refused``.
         """
-        refused = {
-            name: replace(node, error=f"nothing was sent: {'; '.join(node.refused)}; correct node_bmc_baselines")
-            for name, node in before.items()
-            if node.refused
-        }
-        to_send = {name: node.to_send(kinds) for name, node in before.items() if name not in refused}
-        wanted = [
-            firmware
-            for name, settings in to_send.items()
-            for firmware in self.nodes[name].baselines[before[name].model].firmware
-            if ("firmware", firmware.name) in {(setting.kind, setting.name) for setting in settings}
-        ]
+        after = dict(before)
+        updates_s: dict[str, float] = {}
         with tempfile.TemporaryDirectory() as folder:
             images = Images(folder)
-            images.fetch(wanted)
-            updates_s = len({firmware.name for firmware in wanted}) * self.limits.update_s
-            chosen = [name for name, settings in to_send.items() if settings]
-            sent = self._ask(lambda bmc: bmc.set(kinds, images, self.limits.update_s), updates_s, chosen)
-        return {**before, **refused, **sent}
+            for name, node in before.items():
+                settings = node.to_send(kinds)
+                names = {setting.name for setting in settings if setting.kind == "firmware"}
+                refused = list(node.refused) or self._image_faults(name, node.model, names, images)
+                if refused:
+                    error = f"nothing was sent: {'; '.join(refused)}; correct node_bmc_baselines"
+                    after[name] = replace(node, error=error, refused=tuple(refused))
+                elif settings:
+                    updates_s[name] = len(names) * self.limits.update_s
+            most_s = max(updates_s.values(), default=0.0)
+            return {**after, **self._ask(lambda bmc: bmc.set(kinds, images, self.limits.update_s), most_s, updates_s)}
+
+    def _image_faults(self, name: str, model: str, names: Collection[str], images: Images) -> list[str]:
+        """Fetch the images of the firmware of these names of a node's baseline, and return why some cannot be used."""
+        faults = []
+        for wanted in self.nodes[name].baselines[model].firmware if names else ():
+            try:
+                if wanted.name in names:
+                    images.fetch(wanted)
+            except BaselineError as error:
+                faults.append(str(error))
+        return faults
 
     def _ask(
         self, ask: Callable[[BaselineBmc], NodeFirmware], more_s: float, names: Iterable[str] | None = None

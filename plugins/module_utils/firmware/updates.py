@@ -10,12 +10,13 @@ Source: DMTF DSP0266, section "Update service", and DSP2062.
 from __future__ import annotations
 
 import hashlib
+import http.client
 import io
 import json
 import os
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware.baseline import BaselineError, WantedVersion
@@ -41,28 +42,36 @@ class Images:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.paths: dict[tuple[str, str], str] = {}
+        self.faults: dict[tuple[str, str], BaselineError] = {}
 
-    def fetch(self, wanted: Iterable[WantedVersion]) -> None:
-        """Fetch the images that have an URL. Raises BaselineError for one that is not as wanted or cannot be read."""
-        for one in wanted:
-            if not one.url or (one.url, one.sha256) in self.paths:
-                continue
-            path = os.path.join(self.folder, one.sha256)
-            digest = hashlib.sha256()
+    def fetch(self, wanted: WantedVersion) -> None:
+        """Fetch an image, if it has an URL. Raises BaselineError if it is not as wanted or cannot be read."""
+        key = (wanted.url, wanted.sha256)
+        if wanted.url and key not in self.paths and key not in self.faults:
+            path = os.path.join(self.folder, f"{wanted.sha256}-{len(self.paths) + len(self.faults)}")
             try:
-                with urllib.request.build_opener().open(one.url, timeout=FETCH_S) as source, open(path, "wb") as target:
-                    while chunk := source.read(CHUNK):
-                        digest.update(chunk)
-                        target.write(chunk)
-            except (OSError, ValueError) as error:
-                cause = f"{one.url} cannot be fetched: {error}"
-                raise BaselineError(
-                    cause, "nothing was sent; check the URL from the host node_boot_bmc_from"
-                ) from error
-            if digest.hexdigest() != one.sha256:
-                cause = f"{one.url} has the SHA-256 {digest.hexdigest()}, not {one.sha256}"
-                raise BaselineError(cause, "nothing was sent; check which image the baseline means")
-            self.paths[one.url, one.sha256] = path
+                _fetch(wanted, path)
+            except BaselineError as error:
+                self.faults[key] = error
+            else:
+                self.paths[key] = path
+        if key in self.faults:
+            raise self.faults[key]
+
+
+def _fetch(wanted: WantedVersion, path: str) -> None:
+    digest = hashlib.sha256()
+    try:
+        with urllib.request.build_opener().open(wanted.url, timeout=FETCH_S) as source, open(path, "wb") as target:
+            while chunk := source.read(CHUNK):
+                digest.update(chunk)
+                target.write(chunk)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        cause = f"{wanted.url} cannot be fetched: {error}"
+        raise BaselineError(cause, "check the URL from the host node_boot_bmc_from") from error
+    if digest.hexdigest() != wanted.sha256:
+        cause = f"{wanted.url} has the SHA-256 {digest.hexdigest()}, not {wanted.sha256}"
+        raise BaselineError(cause, "check which image the baseline means")
 
 
 def update(

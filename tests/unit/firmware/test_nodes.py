@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 from baseline_bmc import BIOS, INVENTORY, ROOT, SETTINGS, SYSTEM, BaselineServer
+from messages import Mentions
 from redfish_bmc import PASSWORD
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.firmware import updates
@@ -238,12 +240,26 @@ def test_an_image_is_brought_and_its_version_read_back(start, image, pushes):
         assert (sent["ImageURI"], sent["Targets"]) == (image, [f"{INVENTORY}/BMC"])
 
 
-def test_an_image_with_another_digest_is_not_sent(start, image):
-    bmc = start()
-    nodes = updating(bmc, with_image(image, sha256="0" * 64))
-    with pytest.raises(BaselineError, match=SHA):
-        nodes.set(nodes.read(), ["firmware"])
-    assert bmc.sent == []
+@pytest.mark.parametrize("wrong", [{"sha256": "0" * 64}, {"url": "file:///nowhere/bmc.bin"}])
+def test_an_image_that_is_not_the_one_of_a_baseline_fails_only_the_nodes_that_need_it(start, image, wrong):
+    good, bad, current = start(), start(), start()
+    current.documents[f"{INVENTORY}/BMC"]["Version"] = "2.0"
+    good.brings = {"BMC": "2.0"}
+    bad_baseline = with_image(**{"url": image, **wrong})
+    nodes = FirmwareOfNodes(
+        [
+            BaselineNode("gpu01", BootBmc(**bad.account()), bad_baseline),
+            BaselineNode("gpu02", BootBmc(**good.account()), with_image(image)),
+            BaselineNode("gpu03", BootBmc(**current.account()), bad_baseline),
+        ],
+        "localhost",
+        BaselineLimits(2.0, 0.3),
+    )
+    after = nodes.set(nodes.read(), ["firmware"])
+    assert after["gpu01"].error == Mentions("nothing was sent", wrong.get("url", SHA))
+    assert after["gpu01"].refused
+    assert (after["gpu02"].holds, after["gpu03"].holds) == (True, True)
+    assert (bad.sent, len(good.sent), current.sent) == ([], 1, [])
 
 
 def test_an_update_that_brings_no_version_is_named_after_the_restart(start, image):
@@ -291,13 +307,18 @@ def test_a_slow_bmc_does_not_hide_the_others(start):
 
 
 def test_an_image_is_checked_against_each_baseline_that_names_it(tmp_path):
-    """Two models may name one URL, and only one of them what it has now."""
+    """Two models may name one URL, and only one of them what it has now; two URLs may have one wanted digest."""
     (tmp_path / "image").write_bytes(IMAGE)
+    (tmp_path / "other").write_bytes(b"other")
+    (tmp_path / "images").mkdir()
 
-    def wanted(sha256):
-        return WantedVersion("BMC", "2", (tmp_path / "image").as_uri(), sha256)
+    def wanted(sha256, name="image"):
+        return WantedVersion("BMC", "2", (tmp_path / name).as_uri(), sha256)
 
-    images = updates.Images(str(tmp_path))
-    images.fetch([wanted(SHA), wanted(SHA)])
-    with pytest.raises(BaselineError):
-        images.fetch([wanted(SHA), wanted("0" * 64)])
+    images = updates.Images(str(tmp_path / "images"))
+    images.fetch(wanted(SHA))
+    for wrong in (wanted("0" * 64), wanted(SHA, "other"), wanted(SHA, "other")):
+        with pytest.raises(BaselineError):
+            images.fetch(wrong)
+    images.fetch(wanted(SHA))
+    assert [Path(path).read_bytes() for path in images.paths.values()] == [IMAGE]
