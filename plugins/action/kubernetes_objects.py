@@ -15,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster 
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.plan import PLAN, KubernetesPlan, plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.recordings_folder import RecordingsFolder
 
@@ -60,7 +61,7 @@ class ActionModule(ControllerAction):
         }
 
     def _plan(self, arguments: dict[str, Any], variables: dict[str, Any]) -> KubernetesPlan:
-        hostvars = variables.get("hostvars", {})
+        hostvars = VariablesOfHosts(variables.get("hostvars", {}))
         groups = variables.get("groups", {})
         names = arguments["settings"].get("groups") or ["gpu_nodes"]
         nodes = {node for group in names for node in groups.get(group, ())} if isinstance(names, list) else set()

@@ -15,6 +15,7 @@ import yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.model import MonitoredHost
 from ansible_collections.sailloft.fleet.plugins.module_utils.monitoring.plan import MonitoringPlan, plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import is_literal
 
@@ -100,7 +101,7 @@ def monitored_hosts(groups: Mapping[str, Iterable[str]], hostvars: Any) -> list[
         raw = hostvars.raw_get(name) if hasattr(hostvars, "raw_get") else hostvars.get(name, {})
         variables = {key: raw[key] for key in VARIABLES if key in raw}
         templates = [key for key, value in variables.items() if not is_literal(value)]
-        evaluated = hostvars[name] if templates else {}
+        evaluated = VariablesOfHost(name, hostvars[name] if templates else {})
         variables.update({key: evaluated[key] for key in templates})
         hosts.append(_host(name, own_groups, variables))
     return hosts

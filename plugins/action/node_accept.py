@@ -25,6 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.hardware import RecordedMachine, write_hardware
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_changed
 
 FILE = "accepted.yml"
@@ -54,7 +55,7 @@ class ActionModule(ControllerAction):
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the module."""
-        hostvars = variables.get("hostvars", {})
+        hostvars = VariablesOfHosts(variables.get("hostvars", {}))
         if arguments["netbox"]:
             plan = accept.Plan(planned_in_netbox(arguments["netbox"]))
         else:

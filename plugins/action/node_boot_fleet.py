@@ -263,7 +263,8 @@ class ActionModule(ControllerAction):
         try:
             yield
         except (AnsibleError, SailloftError, AttributeError, LookupError, TypeError, ValueError) as error:
-            self._rows[name].fails(f"{name}: its variables: {boot_fleet.last_line(str(error))}; correct them")
+            cause = boot_fleet.last_line(str(error)).removeprefix(f"{name}: ")
+            self._rows[name].fails(f"{name}: its variables: {cause}{'' if '; ' in cause else '; correct them'}")
 
     def _hook(self, name: str, hook: str) -> dict[str, Any]:
         return dict(self._host(name).variables.get(hook) or {})

@@ -46,6 +46,14 @@ def baselines_of(host: ReachedHost) -> Any:
     return host.variables.get("node_bmc_baselines") or {}
 
 
+def has_baselines(host: ReachedHost) -> bool:
+    """Return whether a host has baselines, also ones that cannot be read: ``ask_firmware`` tells why."""
+    try:
+        return bool(baselines_of(host))
+    except AnsibleError:
+        return True
+
+
 def place_of(host: ReachedHost) -> str:
     """Return the name of the host from which the BMC is accessed."""
     return str(host.variables.get("node_boot_bmc_from") or "localhost")
@@ -56,7 +64,7 @@ def bmc_of(host: ReachedHost) -> tuple[dict[str, Any], str]:
     try:
         bmc = dict(host.variables.get("node_boot_bmc") or {})
     except AnsibleError as error:
-        return {}, f"{host.name}: node_boot_bmc: {error}"
+        return {}, str(error)
     faults = ArgumentSpecValidator(OPTIONS).validate(bmc).error_messages
     return bmc, f"{host.name}: node_boot_bmc: {'; '.join(faults)}; correct the variable" if faults else ""
 
@@ -80,7 +88,7 @@ def ask_firmware(
         except (SailloftError, AnsibleError) as error:
             fault = fault or str(error)
         if fault:
-            answers[name] = NodeFirmware(error=fault)
+            answers[name] = NodeFirmware(error=fault.removeprefix(f"{name}: "))
             continue
         kinds = kinds if set_kinds else []
         given = {"nodes": [], "set": kinds, "restarted": restarted, "host": place}
@@ -114,8 +122,8 @@ class ActionModule(ControllerAction):
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the module."""
         host = HostsOfTask(self, variables)
-        names = [name for name in arguments["names"] if baselines_of(host(name))]
-        without = [name for name in arguments["names"] if name not in names]
+        names = [name for name in arguments["names"] if has_baselines(host(name))]
+        without = sorted({*arguments["names"]}.difference(names))
         nodes, diffs = ask_firmware(host, names, arguments["step"] != "compare", arguments["step"] == "read_back")
         nodes = {name: nodes[name] for name in names}
         proved: dict[str, Any] = {}

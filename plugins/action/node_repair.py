@@ -44,6 +44,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.world import
     RepairWorld,
 )
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_domains import domains_of
 
 PERCENT = values.within(0, 100)
@@ -84,7 +85,7 @@ class ActionModule(ControllerAction):
         services = scheduler.read(arguments["listed"] or "")
         _check_known(arguments["nodes"], [*(arguments["only"] or []), *arguments["repaired"]])
         with opened(arguments["path"], not self._task.check_mode) as log:
-            lines = self._lines(log, arguments, scheduler, services, variables["hostvars"])
+            lines = self._lines(log, arguments, scheduler, services, VariablesOfHosts(variables["hostvars"]))
             log.append(lines)
             reports = [in_words(line) for line in lines if line.step != WATCH]
         begun = {line.node: line for line in lines if line.result == BEGUN}

@@ -11,6 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.request import SCHEDULERS
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.planned_files import write_plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.recordings_folder import RecordingsFolder
 
@@ -42,7 +43,7 @@ class ActionModule(ControllerAction):
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the module."""
-        groups, hostvars = variables.get("groups", {}), variables.get("hostvars", {})
+        groups, hostvars = variables.get("groups", {}), VariablesOfHosts(variables.get("hostvars", {}))
         settings = {name: arguments[name] for name in SETTINGS if arguments[name] not in (None, "", {}, [])}
         names = sorted({name for hosts in groups.values() for name in hosts})
         planned = plan(

@@ -10,7 +10,7 @@ short_description: List the BMCs of nodes for node_health_info
 version_added: 0.1.0
 description:
   - Makes the list of each node's C(node_boot_bmc) and its limits, C(node_health_checks). A node without the former has
-    no part.
+    no part. One whose variables cannot be read has O(sailloft.fleet.node_health_info#module:bmcs[].unread).
   - The list has passwords. Give it to O(sailloft.fleet.node_health_info#module:bmcs) only.
 extends_documentation_fragment: [sailloft.fleet.of_nodes]
 positional: hostvars
@@ -30,19 +30,29 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
+from ansible.errors import AnsibleError
+
 GIVEN = ("type", "address", "username", "password", "verify_tls", "ca", "timeout_s")
 
 
 def node_health_bmcs(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the BMC of each node that has one."""
+    from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
+
+    variables = VariablesOfHosts(hostvars)
     bmcs = []
     for name in names:
-        bmc = hostvars[name].get("node_boot_bmc") or {}
+        try:
+            bmc = variables[name].get("node_boot_bmc") or {}
+            checks = variables[name].get("node_health_checks") or {} if bmc else {}
+        except AnsibleError as error:
+            bmcs.append({"host": name, "unread": str(error), **dict.fromkeys(("address", "username", "password"), "")})
+            continue
         if bmc.get("address"):
             given = {key: bmc[key] for key in GIVEN if key in bmc}
             if bmc.get("type") == "ipmi" and "port" in bmc:
                 given["address"] = f"{bmc['address']}:{bmc['port']}"
-            bmcs.append({"host": name, **given, "checks": hostvars[name].get("node_health_checks") or {}})
+            bmcs.append({"host": name, **given, "checks": checks})
     return bmcs
 
 

@@ -70,6 +70,10 @@ options:
       checks:
         description: Limits and checks that are off, as C(node_health_checks).
         type: dict
+      unread:
+        description: Why the inventory's variables of this BMC cannot be read. Such a BMC is not asked.
+        type: str
+        default: ""
 seealso:
   - module: sailloft.fleet.node_health
 """
@@ -145,7 +149,9 @@ BMC = {
     "ca": {"type": "path"},
     "timeout_s": {"type": "int", "default": 30},
     "checks": {"type": "dict"},
+    "unread": {"type": "str", "default": ""},
 }
+OF_INVENTORY = ("checks", "unread")
 
 
 def main() -> None:
@@ -171,9 +177,10 @@ def of_bmcs(given: dict[str, Any]) -> dict[str, Any]:
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.target import Bmc
 
     checks = {bmc["host"]: bmc["checks"] for bmc in given["bmcs"]}
+    unread = {bmc["host"]: bmc["unread"] for bmc in given["bmcs"] if bmc["unread"]}
     fields = [{**bmc, "ca": bmc["ca"] or "", "timeout_s": float(bmc["timeout_s"])} for bmc in given["bmcs"]]
-    bmcs = [Bmc(**{name: value for name, value in each.items() if name != "checks"}) for each in fields]
-    return {"bmcs": {host: answers.to_dict(said) for host, said in bmc_answers.ask(bmcs, checks).items()}}
+    bmcs = [Bmc(**{name: value for name, value in each.items() if name not in OF_INVENTORY}) for each in fields]
+    return {"bmcs": {host: answers.to_dict(said) for host, said in bmc_answers.ask(bmcs, checks, unread).items()}}
 
 
 if __name__ == "__main__":

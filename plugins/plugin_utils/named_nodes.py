@@ -9,6 +9,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
+
 
 class NamedNodesAction(ActionBase):
     """Run the module of the same name with rows of nodes instead of their names, and stores instead of loop results."""
@@ -35,8 +37,9 @@ class NamedNodesAction(ActionBase):
         self.given = {name: arguments.pop(name) for name in self.OWN if name in arguments}
         nodes, stores = arguments.get("nodes"), arguments.get("stores")
         if isinstance(nodes, list) and all(isinstance(node, str) for node in nodes):
-            arguments["nodes"] = self.rows(nodes, variables.get("hostvars", {}))
-            arguments.update(self.beside(nodes, variables.get("hostvars", {})))
+            hostvars = VariablesOfHosts(variables.get("hostvars", {}))
+            arguments["nodes"] = self.rows(nodes, hostvars)
+            arguments.update(self.beside(nodes, hostvars))
         if isinstance(stores, list):
             arguments["stores"] = [store_of(store, self.STORE_PARTS) for store in stores]
         return {**result, **self._execute_module(module_args=arguments, task_vars=variables)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import become_loader, connection_loader
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.at_once import Ended, at_once
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHost, naming
 
 # Each option counts only the first time that ssh reads it. A master would stay for each of thousands of nodes, and
 # would not survive their boot. The program of a module is compressed already.
@@ -30,27 +31,17 @@ SSH_ARGUMENTS = "-o ControlMaster=no -o ControlPath=none -o Compression=no -o Se
 Call = tuple[str, dict[str, Any]]
 
 
-class HostVariables(Mapping[str, Any]):
+class HostVariables(VariablesOfHost):
     """The variables of a host in a task, each evaluated when it is read."""
 
-    def __init__(self, values: Mapping[str, Any], templar: Any) -> None:
-        self.values_of_host, self.templar = values, templar
+    def __init__(self, host: str, variables: Mapping[str, Any], templar: Any) -> None:
+        super().__init__(host, variables)
+        self.templar = templar
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value."""
-        return self.templar.template(self.values_of_host[name])
-
-    def __iter__(self) -> Iterator[str]:
-        """Return the names."""
-        return iter(self.values_of_host)
-
-    def __len__(self) -> int:
-        """Return the number of variables."""
-        return len(self.values_of_host)
-
-    def __contains__(self, name: object) -> bool:
-        """Return whether the variable is set, without reading it."""
-        return name in self.values_of_host
+        """Return the value. Raises KeyError, and AnsibleActionFail for a template that cannot be read."""
+        with naming(self._host, name):
+            return self.templar.template(self._variables[name])
 
 
 class NodeShell(ActionBase):
@@ -110,7 +101,7 @@ class ReachedHost:
         # The lists of hosts would be made anew for each host.
         self.values = manager.get_vars(play=task.get_play(), host=host, task=task, _hosts=[name], _hosts_all=[name])
         self.templar = action._templar.copy_with_new_env(available_variables=self.values)
-        self.variables = HostVariables(self.values, self.templar)
+        self.variables = HostVariables(name, self.values, self.templar)
 
     @property
     def interpreter(self) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
+
 SWITCH_SETTINGS = ("system", "asic", "ports", "headroom", "queue_buffer_bytes")
 
 
@@ -64,7 +66,7 @@ class FabricAction(ActionBase):
         variables = task_vars or {}
         result = super().run(tmp, variables)
         arguments = dict(self._task.args)
-        hostvars = variables.get("hostvars", {})
+        hostvars = VariablesOfHosts(variables.get("hostvars", {}))
         read: dict[str, Any] = {}  # once for all options, because Ansible collects a host's variables at each access
         try:
             for option in VALUES:

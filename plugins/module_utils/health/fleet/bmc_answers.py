@@ -30,10 +30,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.rules.table 
 READERS = {"redfish": redfish.read, "ipmi": ipmi.read}
 
 
-def ask(bmcs: Sequence[Bmc], checks: Mapping[str, Any]) -> dict[str, Answer]:
-    """Return the answer of each BMC by node. ``checks``: the inventory's settings by node. Raises ExpectError."""
+def ask(bmcs: Sequence[Bmc], checks: Mapping[str, Any], unread: Mapping[str, str]) -> dict[str, Answer]:
+    """Return the answer of each BMC by node. Raises ExpectError.
+
+    ``checks``: the inventory's settings by node; ``unread``: why BMCs of nodes cannot be asked.
+    """
     expected = {bmc.host: Expected(bmc.host, settings=settings.read(checks.get(bmc.host) or {}, RULES)) for bmc in bmcs}
-    readings = read_many(bmcs, lambda bmc: READERS[bmc.type](bmc))
+    readings = read_many([bmc for bmc in bmcs if bmc.host not in unread], lambda bmc: READERS[bmc.type](bmc))
+    readings.update({host: Reading("inventory", error=reason) for host, reason in unread.items()})
     return {host: answer(reading, expected[host]) for host, reading in readings.items()}
 
 

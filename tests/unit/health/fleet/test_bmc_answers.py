@@ -25,7 +25,7 @@ def server(tmp_path_factory):
 def asked(server, documents, checks=None, **target):
     """Return what a BMC with these documents says."""
     server.documents = documents
-    return bmc_answers.ask([server.target(**target)], {"gpu01": checks or {}})["gpu01"]
+    return bmc_answers.ask([server.target(**target)], {"gpu01": checks or {}}, {})["gpu01"]
 
 
 def faults(said):

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 
+from ansible.errors import AnsibleUndefinedVariable
+from messages import Mentions
 from redfish_bmc import PASSWORD, USER, RedfishBmc, new, status
 
 from ansible_collections.sailloft.fleet.plugins.filter.node_health_bmcs import node_health_bmcs
@@ -19,6 +21,13 @@ def test_a_node_without_a_state_is_not_known(call, tmp_path):
     assert str(tmp_path) in health["error"]
 
 
+class UnreadTemplate(dict):
+    """Variables whose templates name an unknown variable."""
+
+    def __getitem__(self, name):
+        raise AnsibleUndefinedVariable("'rack_gateway' is undefined")
+
+
 def test_the_bmcs_of_an_inventory_are_read_in_one_call(call, tmp_path):
     server = RedfishBmc(tmp_path / "bmc", new(SUPPLIES))
     account = {"address": server.address, "username": USER, "password": PASSWORD, "ca": server.ca, "boot_mode": "UEFI"}
@@ -27,13 +36,15 @@ def test_the_bmcs_of_an_inventory_are_read_in_one_call(call, tmp_path):
         "gpu-2": {"node_boot_bmc": {**account, "timeout_s": 60}},
         "gpu-3": {},
         "gpu-4": {"node_boot_bmc": {**account, "address": "127.0.0.1:1"}},
+        "gpu-5": UnreadTemplate(),
     }
     try:
         result = call(node_health_info, {"bmcs": node_health_bmcs(list(hostvars), hostvars)})
     finally:
         server.stop()
     checks = {name: [fault["check"] for fault in said["faults"]] for name, said in result["bmcs"].items()}
-    assert checks == {"gpu-1": [], "gpu-2": ["bmc_power_supply"], "gpu-4": ["bmc_unread"]}
+    assert checks == {"gpu-1": [], "gpu-2": ["bmc_power_supply"], "gpu-4": ["bmc_unread"], "gpu-5": ["bmc_unread"]}
+    assert result["bmcs"]["gpu-5"]["faults"][0]["seen"] == Mentions("gpu-5", "node_boot_bmc", "rack_gateway")
     assert PASSWORD not in json.dumps(result)
 
 
