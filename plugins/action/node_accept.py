@@ -103,6 +103,7 @@ class ActionModule(ControllerAction):
                 acceptance.machine["serial"],
                 plan.interfaces(acceptance.name, acceptance.machine),
                 acceptance.machine["bmc_mac"],
+                acceptance.machine["bmc_address"],
             )
             for acceptance in accepted
         }

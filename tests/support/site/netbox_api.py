@@ -32,6 +32,7 @@ NESTED = {
     "role": "dcim/device-roles",
     "primary_ip4": "ipam/ip-addresses",
     "primary_ip6": "ipam/ip-addresses",
+    "oob_ip": "ipam/ip-addresses",
     "primary_mac_address": "dcim/mac-addresses",
 }
 # Fields that are a word when written; the type of a cable is also a word when read.
@@ -52,7 +53,18 @@ UNIQUE = {
     "dcim/cables": ("id",),
     "dcim/mac-addresses": ("id",),
 }
-NONE = ("platform", "tenant", "cluster", "location", "asset_tag", "rack", "primary_ip", "primary_ip4", "primary_ip6")
+NONE = (
+    "platform",
+    "tenant",
+    "cluster",
+    "location",
+    "asset_tag",
+    "rack",
+    "primary_ip",
+    "primary_ip4",
+    "primary_ip6",
+    "oob_ip",
+)
 DEFAULTS = {
     "dcim/sites": {"region": None, "group": None, "time_zone": None, "facility": "", "prefix_count": 0},
     "dcim/devices": {
@@ -78,8 +90,9 @@ DEFAULTS = {
     },
     "dcim/cables": {"type": None, "label": "", "length": None, "length_unit": None},
     "ipam/prefixes": {"vrf": None},
-    "ipam/ip-addresses": {"vrf": None},
+    "ipam/ip-addresses": {"vrf": None, "assigned_object_type": None, "assigned_object_id": None},
 }
+RIGHTS = {"POST": "add", "PATCH": "change"}
 
 
 class RefusedError(Exception):
@@ -100,13 +113,17 @@ class _Ids(Sequence[int]):
 
 
 class NetBox:
-    """The objects of NetBox by path. ``most`` is its MAX_PAGE_SIZE; ``asked`` lists the requests."""
+    """The objects of NetBox by path. ``most`` is its MAX_PAGE_SIZE; ``asked`` lists the requests.
+
+    ``forbidden`` has what the token may not do: (POST or PATCH, path).
+    """
 
     def __init__(self, most: int = 1000) -> None:
         self.paths: dict[str, list[dict[str, Any]]] = {path: [] for path in UNIQUE}
         self.most = most
         self.url = "https://netbox.example.com"
         self.asked: list[tuple[str, str]] = []
+        self.forbidden: set[tuple[str, str]] = set()
         self._unique: set[tuple[Any, ...]] = set()
         self._places: dict[tuple[Any, Any], int] = {}
 
@@ -125,6 +142,12 @@ class NetBox:
         self.asked.append((method, name))
         if method == "GET":
             return self._list(name, parse_qs(query))
+        if method == "OPTIONS":
+            # As the class BulkOperationMetadata of NetBox: PUT stands for PATCH, and without any right there is no key.
+            shown = [{"PATCH": "PUT"}.get(one, one) for one in RIGHTS if (one, name) not in self.forbidden]
+            return 200, {"name": name, **({"actions": {one: {} for one in shown}} if shown else {})}
+        if (method, name) in self.forbidden:
+            return 403, {"detail": "You do not have permission to perform this action."}
         many = len(self.paths[name])
         faults: list[dict[str, Any]] = []
         written = []
@@ -166,6 +189,10 @@ class NetBox:
                 found = [each for each in found if each[name] in map(str.upper, values)]
             elif name == "device_id":
                 found = [each for each in found if str(each["device"]["id"]) in values]
+            elif name == "address":
+                found = [each for each in found if each[name].partition("/")[0] in values]
+            elif name == "contains":
+                found = [each for each in found if _inside(values[0], ipaddress.ip_network(each["prefix"]))]
             elif name == "parent":
                 nets = [ipaddress.ip_network(value) for value in values]
                 found = [each for each in found if any(_inside(each["address"], net) for net in nets)]
@@ -237,7 +264,7 @@ class NetBox:
         place = (new["rack"] and new["rack"]["id"], new["position"])
         if self._places.setdefault(place, new["id"]) != new["id"]:
             raise RefusedError({"position": [f"U{new['position']} is already occupied"]})
-        for name in ("primary_ip4", "primary_ip6"):
+        for name in ("primary_ip4", "primary_ip6", "oob_ip"):
             if new[name]:
                 address = self.by_id("ipam/ip-addresses", new[name]["id"])
                 if self.by_id("dcim/interfaces", address["assigned_object_id"])["device"]["id"] != new["id"]:
@@ -310,6 +337,9 @@ def served(box: NetBox) -> Iterator[str]:
             self.wfile.write(body)
 
         def do_POST(self) -> None:
+            self.do_GET()
+
+        def do_OPTIONS(self) -> None:
             self.do_GET()
 
         def do_PATCH(self) -> None:

@@ -84,6 +84,30 @@ class NetboxApi:
             written += self._ask(method, url, [row for _name, row in part], [name for name, _each in part])
         return written
 
+    def require_rights(self, needs: Iterable[tuple[str, str]]) -> None:
+        """Refuse a token that may not do all of ``needs``: (POST or PATCH, path). Raises SiteError.
+
+        NetBox names the methods of the token and its user in its answer to OPTIONS; PUT stands for PATCH. A user whose
+        permissions have constraints may still be refused an object.
+        """
+        methods_by_path: dict[str, set[str]] = {}
+        for method, path in needs:
+            methods_by_path.setdefault(path, set()).add(method)
+        missing = []
+        for path, methods in sorted(methods_by_path.items()):
+            allowed = self._ask("OPTIONS", f"{self._url}/api/{path}/").get("actions") or {}
+            missing += [
+                f"{right} {path}"
+                for method, shown, right in (("POST", "POST", "add"), ("PATCH", "PUT", "change"))
+                if method in methods and shown not in allowed
+            ]
+        if missing:
+            raise SiteError(
+                f"the token may not {', '.join(missing)}; nothing was written",
+                "enable writing for the token, and give its user these permissions",
+                subject="NetBox",
+            )
+
     def _ask(self, method: str, url: str, data: Any = None, names: Sequence[str] = ()) -> Any:
         try:
             with self._open_url(

@@ -1,13 +1,15 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Write serial numbers and MAC addresses of machines to the devices of NetBox that they have become.
+"""Write serial numbers, MAC addresses and BMCs' addresses of machines to the devices of NetBox that they have become.
 
 In NetBox 4.2 and later a MAC address is an object of its own, and an interface names one of those that are assigned to
-it as its primary one (docs of NetBox, models/dcim/macaddress). Nothing is removed: a replaced address is changed.
+it as its primary one (docs of NetBox, models/dcim/macaddress). A device's out-of-band address is assigned to an
+interface of it (models/dcim/device). Nothing is removed: a replaced address is changed.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +19,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api imp
 
 INTERFACE = "dcim.interface"
 DEVICES, INTERFACES, MACS = "dcim/devices", "dcim/interfaces", "dcim/mac-addresses"
+ADDRESSES, PREFIXES = "ipam/ip-addresses", "ipam/prefixes"
 Raw = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RecordedMachine:
-    """A device's machine: its serial number and the MAC addresses by interface; ``bmc_mac`` is that of its BMC."""
+    """A device's machine: its serial number, the MAC addresses by interface, and those of its BMC, "" if not known."""
 
     serial: str
     macs: Mapping[str, str]
     bmc_mac: str = ""
+    bmc_address: str = ""
 
 
 @dataclass
@@ -37,6 +41,10 @@ class _Changes:
     changed: list[tuple[str, Raw]] = field(default_factory=list)
     created: list[tuple[str, Raw]] = field(default_factory=list)
     primary: list[tuple[str, Raw]] = field(default_factory=list)
+    addresses: list[tuple[str, Raw]] = field(default_factory=list)
+    new_addresses: list[tuple[str, Raw]] = field(default_factory=list)
+    out_of_band: list[tuple[str, Raw]] = field(default_factory=list)
+    new_out_of_band: list[int] = field(default_factory=list)  # the devices of new_addresses
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
@@ -72,6 +80,10 @@ def write_hardware(
         for name, mac, raw in wanted.values():
             same = [other for other in macs if other["mac_address"].lower() == mac]
             _mac(changes, name, mac, raw, same, replace)
+        for name, address in _bmc_addresses(changes, machines).items():
+            management = [raw for raw in interfaces.get(name, []) if raw["mgmt_only"]]
+            if len(management) == 1:
+                _out_of_band(api, changes, devices[name], management[0], address, replace)
     except (AttributeError, KeyError, TypeError) as error:
         raise SiteError(
             f"its response has no {error}",
@@ -101,7 +113,7 @@ def _text(lines: Sequence[str]) -> str:
 def _devices(
     api: NetboxApi, machines: Mapping[str, RecordedMachine], query: Sequence[tuple[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    raws = api.read_named(DEVICES, "name", list(machines), *query, ("fields", "id,name,serial"))
+    raws = api.read_named(DEVICES, "name", list(machines), *query, ("fields", "id,name,serial,oob_ip"))
     devices = {raw["name"]: raw for raw in raws}
     absent = sorted(set(machines) - set(devices))
     if absent:
@@ -131,9 +143,9 @@ def _places(interfaces: Sequence[Raw], machine: RecordedMachine) -> tuple[list[t
     management = [raw for raw in interfaces if raw["mgmt_only"]]
     if machine.bmc_mac and len(management) == 1:
         found.append((management[0], machine.bmc_mac.lower()))
-    elif machine.bmc_mac:
-        count = len(management)
-        missing.append(f"NetBox has {count} interfaces for management only, the BMC's {machine.bmc_mac} is not written")
+    elif machine.bmc_mac or machine.bmc_address:
+        count, told = len(management), " and ".join(filter(None, (machine.bmc_mac, machine.bmc_address)))
+        missing.append(f"NetBox has {count} interfaces for management only, the BMC's {told} is not written")
     return found, missing
 
 
@@ -171,11 +183,70 @@ def _mac(changes: _Changes, name: str, mac: str, raw: Raw, same: Sequence[Raw], 
         )
 
 
+def _bmc_addresses(changes: _Changes, machines: Mapping[str, RecordedMachine]) -> dict[str, str]:
+    """Return the address of each device's BMC, without BMCs that have none: theirs is 0.0.0.0."""
+    names_by_address: dict[str, str] = {}
+    for name, machine in machines.items():
+        address = ipaddress.ip_address(machine.bmc_address or "0.0.0.0")
+        if address.is_unspecified or address.is_link_local:
+            continue
+        other = names_by_address.setdefault(str(address), name)
+        if other != name:
+            changes.others.append(f"the BMCs of {other} and {name} both have the address {address}")
+    return {name: address for address, name in names_by_address.items()}
+
+
+def _out_of_band(api: NetboxApi, changes: _Changes, device: Raw, interface: Raw, address: str, replace: bool) -> None:
+    """Note what gives a device the address of its BMC, which the only interface for management has."""
+    name, old = device["name"], device["oob_ip"]
+    if old and _host(old) == address:
+        return
+    same = api.read(ADDRESSES, [("address", address)])
+    own = [raw for raw in same if _is_at(raw, interface["id"])]
+    free = [raw for raw in same if not raw["assigned_object_id"]]
+    if same and not own and not free:
+        place = (same[0].get("assigned_object") or {}).get("display", "another interface")
+        changes.others.append(f"{address} of {name}'s BMC is that of {place}")
+    if old and not replace:
+        changes.others.append(f"{name} has the out-of-band address {_host(old)}, the machine {address}")
+    changes.show(f"devices {name} out-of-band address", _host(old) if old else "", address)
+    place_of = {"assigned_object_type": INTERFACE, "assigned_object_id": interface["id"]}
+    if own or free:
+        number = (own or free)[0]["id"]
+        changes.addresses += [] if own else [(name, {"id": number, **place_of})]
+        changes.out_of_band.append((name, {"id": device["id"], "oob_ip": number}))
+    elif old:
+        changes.addresses.append((name, {"id": old["id"], "address": _with_length(api, address)}))
+    else:
+        changes.new_addresses.append((name, {"address": _with_length(api, address), **place_of}))
+        changes.new_out_of_band.append(device["id"])
+
+
+def _host(raw: Raw) -> str:
+    return str(ipaddress.ip_interface(raw["address"]).ip)
+
+
+def _with_length(api: NetboxApi, address: str) -> str:
+    """Return the address with the length of its narrowest prefix in NetBox; without one, as a host."""
+    prefixes = api.read(PREFIXES, [("contains", address), ("vrf_id", "null")])
+    lengths = [ipaddress.ip_network(raw["prefix"]).prefixlen for raw in prefixes]
+    return str(ipaddress.ip_interface(f"{address}/{max(lengths)}" if lengths else address))
+
+
 def _is_at(mac: Raw, number: int) -> bool:
     return bool(mac["assigned_object_type"] == INTERFACE and mac["assigned_object_id"] == number)
 
 
 def _write(api: NetboxApi, changes: _Changes) -> None:
+    needs = {
+        ("PATCH", DEVICES): [*changes.devices, *changes.out_of_band, *changes.new_addresses],
+        ("PATCH", MACS): changes.changed,
+        ("POST", MACS): changes.created,
+        ("PATCH", INTERFACES): [*changes.primary, *changes.created],
+        ("PATCH", ADDRESSES): changes.addresses,
+        ("POST", ADDRESSES): changes.new_addresses,
+    }
+    api.require_rights(need for need, rows in needs.items() if rows)
     api.write("PATCH", DEVICES, changes.devices)
     api.write("PATCH", MACS, changes.changed)
     created = api.write("POST", MACS, changes.created)
@@ -184,3 +255,10 @@ def _write(api: NetboxApi, changes: _Changes) -> None:
         for (name, fields), raw in zip(changes.created, created)
     ]
     api.write("PATCH", INTERFACES, [*changes.primary, *primary])
+    api.write("PATCH", ADDRESSES, changes.addresses)
+    addresses = api.write("POST", ADDRESSES, changes.new_addresses)
+    out_of_band = [
+        (name, {"id": number, "oob_ip": raw["id"]})
+        for (name, _fields), number, raw in zip(changes.new_addresses, changes.new_out_of_band, addresses)
+    ]
+    api.write("PATCH", DEVICES, [*changes.out_of_band, *out_of_band])

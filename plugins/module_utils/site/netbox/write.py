@@ -54,6 +54,7 @@ class Writer:
     def __init__(self, api: NetboxApi, wanted: Objects, check: bool) -> None:
         """Take the objects that NetBox must have."""
         self._api, self._wanted, self._check = api, wanted, check
+        self._has_rights = False
         self._raws: dict[str, dict[Key, Raw]] = {}
         self._keys: dict[str, dict[int, Key]] = {}
         self._counts: dict[str, dict[str, int]] = {}
@@ -151,11 +152,19 @@ class Writer:
         unchanged = len(objects) - len(created) - len(updated)
         self._counts[kind] = {"created": len(created), "updated": len(updated), "same": unchanged}
         if not self._check:
+            self._require_rights(bool(created or updated))
             for method, rows_in in (("POST", created), ("PATCH", updated)):
                 rows = [
                     (name, {field: self._sent(value) for field, value in changes.items()}) for name, changes in rows_in
                 ]
                 self._remember(store, self._api.write(method, KINDS[store].path, rows))
+
+    def _require_rights(self, writes: bool) -> None:
+        """Check the rights for all kinds before the first change: a kind that fails later leaves a part of the site."""
+        if writes and not self._has_rights:
+            paths = sorted({kind.path for name, kind in KINDS.items() if name in self._wanted})
+            self._api.require_rights((method, path) for path in paths for method in ("POST", "PATCH"))
+            self._has_rights = True
 
     def _differs(self, raw: Raw, field: str, value: Any) -> bool:
         if isinstance(value, list):

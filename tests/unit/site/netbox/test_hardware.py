@@ -18,10 +18,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.hardwar
 GIVEN = {"netbox_url": "https://netbox.example.com/", "netbox_token": "token", "validate_certs": True}
 MACS = [f"52:54:00:00:00:0{number}" for number in range(1, 6)]
 MACHINES = {
-    "gpu01": RecordedMachine("S-1", {"ens1f0np0": MACS[0], "ens1f1np0": MACS[1]}, MACS[2]),
+    "gpu01": RecordedMachine("S-1", {"ens1f0np0": MACS[0], "ens1f1np0": MACS[1]}, MACS[2], "10.9.1.1"),
     "gpu02": RecordedMachine("S-2", {"ens1f0np0": MACS[3]}),
 }
-NEW = {"gpu01": RecordedMachine("S-9", {"ens1f0np0": MACS[4]})}
+NEW = {"gpu01": RecordedMachine("S-9", {"ens1f0np0": MACS[4]}, "", "10.9.1.9")}
 
 
 @pytest.fixture
@@ -43,13 +43,18 @@ def write(box, machines, replace=False, check=False, query=()):
 
 
 def shown(box):
-    """Return serial number and primary MAC addresses by device."""
+    """Return serial number, primary MAC addresses and the BMC's address by device."""
     rows = {}
     for interface in box.paths["dcim/interfaces"]:
         mac = interface["primary_mac_address"]
         if mac:
             name = interface["device"]["name"]
             rows.setdefault(name, [device(box, name)["serial"]]).append(f"{interface['name']} {mac['mac_address']}")
+    for raw in box.paths["dcim/devices"]:
+        if raw["oob_ip"]:
+            address = box.by_id("ipam/ip-addresses", raw["oob_ip"]["id"])
+            interface = box.by_id("dcim/interfaces", address["assigned_object_id"])
+            rows.setdefault(raw["name"], [raw["serial"]]).append(f"{interface['name']} {address['address']}")
     return rows
 
 
@@ -61,7 +66,7 @@ def test_a_machine_is_written_and_a_second_run_changes_nothing(box):
     done = write(box, MACHINES)
     assert (done, done["changed"], done["left_out"]) == (told, True, [])
     assert shown(box) == {
-        "gpu01": ["S-1", f"ens1f0np0 {MACS[0]}", f"ens1f1np0 {MACS[1]}", f"bmc {MACS[2]}"],
+        "gpu01": ["S-1", f"ens1f0np0 {MACS[0]}", f"ens1f1np0 {MACS[1]}", f"bmc {MACS[2]}", "bmc 10.9.1.1/32"],
         "gpu02": ["S-2", f"ens1f0np0 {MACS[3]}"],
     }
     assert not write(box, MACHINES)["changed"]
@@ -74,6 +79,7 @@ def test_a_machine_is_written_and_a_second_run_changes_nothing(box):
         (RecordedMachine("S-9", {}), ("gpu01", "S-1", "S-9")),
         (RecordedMachine("S-1", {"ens1f0np0": MACS[4]}), ("gpu01 ens1f0np0", MACS[0], MACS[4])),
         (RecordedMachine("S-1", {"ens1f0np0": MACS[3]}), ("gpu01 ens1f0np0", MACS[3])),
+        (RecordedMachine("S-1", {}, "", "10.9.1.2"), ("gpu01", "10.9.1.1", "10.9.1.2")),
     ],
 )
 def test_what_netbox_has_otherwise_is_refused_unless_the_machine_was_replaced(box, machine, facts):
@@ -91,6 +97,66 @@ def test_a_replaced_machine_takes_the_place_of_the_old_addresses(box):
     assert shown(box)["gpu01"][:2] == ["S-9", f"ens1f0np0 {MACS[4]}"]
     assert MACS[0] not in [each["mac_address"] for each in box.paths["dcim/mac-addresses"]]
     assert shown(box)["gpu02"] == ["S-2", f"ens1f0np0 {MACS[3]}"]
+    assert shown(box)["gpu01"][-1] == "bmc 10.9.1.9/32"
+    assert [raw["address"] for raw in box.paths["ipam/ip-addresses"] if raw["address"] == "10.9.1.1/32"] == []
+
+
+@pytest.mark.parametrize("assigned", ["", "bmc", "ens1f0np0"])
+def test_an_address_of_a_bmc_that_netbox_has_is_used_or_refused_if_another_interface_has_it(box, assigned):
+    interface = next(
+        (
+            raw
+            for raw in box.paths["dcim/interfaces"]
+            if (raw["device"]["name"], raw["name"]) == ("gpu01" if assigned == "bmc" else "gpu02", assigned)
+        ),
+        None,
+    )
+    place = {"assigned_object_type": "dcim.interface", "assigned_object_id": interface["id"]} if interface else {}
+    box.store("ipam/prefixes", {"prefix": "10.9.0.0/16"})
+    box.store("ipam/ip-addresses", {"address": "10.9.1.1/24", **place})
+    if assigned == "ens1f0np0":
+        with raises(SiteError, "10.9.1.1", "gpu01"):
+            write(box, MACHINES)
+        assert shown(box) == {}
+    else:
+        write(box, MACHINES)
+        assert shown(box)["gpu01"][-1] == "bmc 10.9.1.1/24"
+        assert not write(box, MACHINES)["changed"]
+
+
+def test_a_new_address_of_a_bmc_has_the_length_of_its_narrowest_prefix(box):
+    for prefix in ("10.0.0.0/8", "10.9.1.0/24", "10.9.2.0/25"):
+        box.store("ipam/prefixes", {"prefix": prefix})
+    write(box, {"gpu01": RecordedMachine("S-1", {}, "", "10.9.1.1")})
+    assert shown(box) == {"gpu01": ["S-1", "bmc 10.9.1.1/24"]}
+
+
+def test_a_bmc_without_an_address_has_none_and_two_with_one_address_are_refused(box):
+    write(box, {"gpu01": RecordedMachine("S-1", {}, "", "0.0.0.0")})
+    assert shown(box) == {}
+    both = {name: RecordedMachine("S-1", {}, "", "10.9.1.1") for name in MACHINES}
+    with raises(SiteError, "gpu01", "gpu02", "10.9.1.1"):
+        write(box, both)
+
+
+RIGHTS = [
+    ("PATCH", "dcim/devices"),
+    ("POST", "dcim/mac-addresses"),
+    ("PATCH", "dcim/interfaces"),
+    ("POST", "ipam/ip-addresses"),
+]
+
+
+@pytest.mark.parametrize("forbidden", [*([right] for right in RIGHTS), RIGHTS])
+def test_a_token_without_a_right_is_refused_by_its_name_before_anything_is_written(box, forbidden):
+    before = copy.deepcopy(box.paths)
+    box.forbidden = set(forbidden)
+    write(box, MACHINES, check=True)
+    with raises(SiteError, "token", *(path for _method, path in forbidden)):
+        write(box, MACHINES)
+    assert box.paths == before
+    box.forbidden = {("PATCH", "dcim/mac-addresses"), ("PATCH", "ipam/ip-addresses")}
+    write(box, MACHINES)
 
 
 def test_the_address_of_another_device_is_refused_even_then(box):
@@ -100,11 +166,11 @@ def test_the_address_of_another_device_is_refused_even_then(box):
 
 
 def test_a_run_that_is_killed_between_two_requests_is_completed(box):
-    for requests in range(3):
+    for requests in range(5):
         one, left = copy.deepcopy(box), [requests]
 
         def dies(url, one=one, left=left, **others):
-            if others["method"] != "GET":
+            if others["method"] not in ("GET", "OPTIONS"):
                 left[0] -= 1
                 if left[0] < 0:
                     raise KeyboardInterrupt
@@ -115,7 +181,7 @@ def test_a_run_that_is_killed_between_two_requests_is_completed(box):
             write(one, MACHINES)
         del one.open_url
         write(one, MACHINES)
-        assert len(shown(one)["gpu01"]) == 4
+        assert len(shown(one)["gpu01"]) == 5
         assert len(one.paths["dcim/mac-addresses"]) == 4
 
 

@@ -50,6 +50,19 @@ def test_all_objects_are_written_and_a_second_run_changes_nothing():
     assert {method for method, _path in box.asked} == {"GET"}
 
 
+def test_a_token_that_may_not_write_all_kinds_is_refused_before_the_first_one():
+    box, site = netbox_api.NetBox(), sites.site()
+    box.forbidden = {("POST", "dcim/cables"), ("PATCH", "dcim/devices")}
+    netbox_api.write(box, site, check=True)
+    with raises(SiteError, "token", "add dcim/cables", "change dcim/devices"):
+        netbox_api.write(box, site)
+    assert not any(box.paths.values())
+    box.forbidden.clear()
+    netbox_api.write(box, site)
+    box.forbidden = {(method, path) for method in WRITTEN for path in box.paths}
+    assert not netbox_api.write(box, site)["changed"]
+
+
 @pytest.mark.parametrize("name", ["small", pytest.param("vela", marks=pytest.mark.long)])
 def test_the_number_of_requests_is_limited(name):
     box, site = netbox_api.NetBox(), sites.example(name)
@@ -197,7 +210,9 @@ def test_a_new_site_is_written_kind_by_kind_in_few_requests():
     box = netbox_api.NetBox()
     netbox_api.write(box, sites.site())
     kinds = ["sites", "manufacturers", "device-types", "device-roles", "racks"]
-    assert box.asked == [
+    rights = [(method, path) for method, path in box.asked if method == "OPTIONS"]
+    assert len(rights) == len(set(rights)) == 10
+    assert [request for request in box.asked if request not in rights] == [
         *((method, f"dcim/{kind}") for kind in kinds for method in ("GET", "POST")),
         *(
             (method, path)
