@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,6 +32,26 @@ FORMAT = "sailloft-node-files/1"
 SUFFIX = ".files"
 # A first stage fetches no more (its files_limit_bytes).
 MOST_BYTES = 1 << 18
+# Paths that the first stage or the image's own programs write or start: pattern, why not, what to do.
+RESERVED = (
+    ("/etc/hostname", "the first stage writes the node's name there", "rename the node in the inventory"),
+    ("/etc/ssh/ssh_host_.+", "a node makes its host keys, or decrypts them", "deliver them with node_identity_secrets"),
+    (
+        "/usr/lib/sailloft(/.*)?|/etc/systemd/system/sailloft-[^/]+",
+        "a role puts its program or unit there",
+        "set the role's variables in a layer, and build the image again",
+    ),
+    (
+        "(/usr)?/s?bin/init|(/usr)?/lib/systemd/systemd",
+        "the node starts it as its first process",
+        "put it into a layer of the image",
+    ),
+    (
+        "/(bin|boot|etc|home|lib|lib32|lib64|media|mnt|opt|root|sbin|srv|usr|var)",
+        "it is a directory of each image",
+        "name a file in it",
+    ),
+)
 
 
 def text_of(node: str, files: Any) -> str:
@@ -52,6 +73,9 @@ def text_of(node: str, files: Any) -> str:
     for file in checked:
         if any(file.path == folder or file.path.startswith(f"{folder}/") for folder in MOUNTED):
             raise settings.refuse(f"{file.path} would be hidden by a mount at boot", "use another directory")
+        for pattern, cause, remedy in RESERVED:
+            if re.fullmatch(pattern, file.path):
+                raise settings.refuse(f"{file.path} cannot be a file of a node: {cause}", remedy)
         kind = private_keys.kind_of(file.content.encode())
         if kind:
             raise settings.refuse(

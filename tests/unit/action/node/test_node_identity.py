@@ -53,6 +53,13 @@ def test_a_measured_node_is_proven_by_a_verified_quote_only(variables, measured,
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
+        (
+            {
+                "node_identity_secrets": {"/etc/a": {"content": "s3cret"}},
+                "node_boot_files": {"/etc/a": {"content": "b"}},
+            },
+            Mentions("/etc/a", "node_identity_secrets", "node_boot_files"),
+        ),
         ({"node_identity_ek": ""}, Mentions("node_identity_ek", "node_identity", "tasks_from")),
         (
             {"node_identity_secrets": ["s3cret"]},

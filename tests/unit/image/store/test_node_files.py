@@ -47,6 +47,13 @@ def test_the_text_has_each_file_with_its_mode_and_owner_whatever_the_order():
         ({"/run/a": {"content": ""}}, ("/run/a", "hidden")),
         ({"/proc/a": {"content": ""}}, ("/proc/a",)),
         ({"/etc/ssh/ssh_host_ed25519_key": {"content": KEY}}, ("ssh_host_ed25519_key", "node_identity_secrets")),
+        ({"/etc/hostname": {"content": "bm02"}}, ("/etc/hostname", "name")),
+        ({"/etc/ssh/ssh_host_rsa_key.pub": {"content": ""}}, ("ssh_host_rsa_key.pub", "node_identity_secrets")),
+        ({"/usr/lib/sailloft/identity": {"content": ""}}, ("/usr/lib/sailloft/identity",)),
+        ({"/etc/systemd/system/sailloft-identity.service": {"content": ""}}, ("sailloft-identity.service",)),
+        ({"/usr/sbin/init": {"content": ""}}, ("/usr/sbin/init", "first process")),
+        ({"/lib/systemd/systemd": {"content": ""}}, ("/lib/systemd/systemd", "first process")),
+        ({"/etc": {"content": ""}}, ("/etc", "directory")),
         ({"/etc/a": {"content": "x" * node_files.MOST_BYTES}}, (str(node_files.MOST_BYTES), "image")),
     ],
 )
@@ -54,6 +61,17 @@ def test_what_no_node_could_have_is_refused_with_the_node_and_the_file(files, wo
     message = refused(lambda: node_files.text_of("bm01", files))
     assert message == Mentions("bm01", "node_boot_files", *words)
     assert "b3BlbnNzaC1" not in message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/etc/hosts", "/etc/resolv.conf", "/etc/machine-id", "/etc/hostname.d/a", "/etc/sailloft/logs.conf"),
+        *("/etc/systemd/system/sailloft-s3-a.service.d/more.conf", "/usr/bin/initialise", "/srv/a"),
+    ],
+)
+def test_a_file_that_nothing_else_writes_at_boot_may_be_a_nodes_own(path):
+    assert path in node_files.text_of("bm01", {path: {"content": "a"}})
 
 
 def test_equal_changes_of_nodes_are_one_diff_with_their_folded_names():
