@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import yaml
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import VARIABLES
-from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.plan import PLAN, KubernetesPlan, plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.plan import OWNED, PLAN, KubernetesPlan, plan
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
@@ -26,8 +27,6 @@ SETTINGS: dict[str, Any] = {
     "path": {"type": "path"},
     "kubeconfig": {"type": "path"},
 }
-# The parts whose objects have other names after a change of hardware or rails.
-RENAMED = ("sriov", "nic_configuration", "kueue", "dra")
 MODULES = ("kubernetes.core.k8s", "kubernetes.core.k8s_info")
 
 
@@ -45,12 +44,13 @@ class ActionModule(ControllerAction):
         applied: list[dict[str, Any]] = []
         absent: list[str] = []
         removed: list[str] = []
+        left: list[str] = []
         if arguments["kubeconfig"]:
             applied, absent = self._apply(planned, arguments["kubeconfig"], variables)
-            removed = self._remove(planned, arguments["kubeconfig"], variables)
+            removed, left = self._remove(planned, arguments["kubeconfig"], variables)
         return {
             "summary": planned.summary,
-            "notes": [*planned.notes, *absent],
+            "notes": [*planned.notes, *absent, *left],
             "objects": planned.objects,
             "kubelets": planned.kubelets,
             "written": [change["after_header"] for change in written],
@@ -122,29 +122,43 @@ class ActionModule(ControllerAction):
             )
         return changes, absent
 
-    def _remove(self, planned: KubernetesPlan, kubeconfig: str, variables: dict[str, Any]) -> list[str]:
-        """Remove the objects of an earlier plan that this one has not, of the kinds that it has. Return their names."""
-        kept: dict[tuple[str, str], set[tuple[str | None, str]]] = {}
-        for part in RENAMED:
-            for item in planned.objects.get(part, ()):
-                metadata = item["metadata"]
-                kept.setdefault((item["apiVersion"], item["kind"]), set()).add(
-                    (metadata.get("namespace"), metadata["name"])
-                )
+    def _remove(
+        self, planned: KubernetesPlan, kubeconfig: str, variables: dict[str, Any]
+    ) -> tuple[list[str], list[str]]:
+        """Remove the objects of an earlier plan that this one has not. Return their names, and what is not removed."""
+        kept = {
+            (item["apiVersion"], item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+            for items in planned.objects.values()
+            for item in items
+        }
+        kinds = {row[:2] for row in kept}
         stale: list[dict[str, Any]] = []
-        for (version, kind), names in kept.items():
+        notes: list[str] = []
+        for version, kind in OWNED:
             options = {"kubeconfig": kubeconfig, "api_version": version, "kind": kind}
-            answer = self._call(MODULES[1], {**options, "label_selectors": [f"{PLAN}={planned.name}"]}, variables)
+            try:
+                # A cluster without this kind has none.
+                answer = self._call(MODULES[1], {**options, "label_selectors": [f"{PLAN}={planned.name}"]}, variables)
+            except AnsibleActionFail as error:
+                if (version, kind) in kinds:
+                    raise
+                # Who never applies a kind may not list it.
+                notes.append(f"whether an earlier plan left a {kind} is not known: {error}")
+                continue
             for item in answer["resources"]:
                 metadata = item["metadata"]
-                if (metadata.get("namespace"), metadata["name"]) not in names:
+                if (version, kind, metadata.get("namespace"), metadata["name"]) not in kept:
                     identity = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
                     stale.append({"apiVersion": version, "kind": kind, "metadata": identity})
+        names = [f"{item['kind']} {item['metadata']['name']}" for item in stale]
+        if names and planned.unrecorded:
+            why = f"not removed, because there is no recording of {fold(planned.unrecorded)}"
+            return [], [*notes, *(f"{name}: of an earlier plan; {why}" for name in names)]
         if stale:
             self._call(
                 MODULES[0], {"kubeconfig": kubeconfig, "resource_definition": stale, "state": "absent"}, variables
             )
-        return [f"{item['kind']} {item['metadata']['name']}" for item in stale]
+        return names, notes
 
 
 def _difference(name: str, item: dict[str, Any], outcome: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,9 @@ description:
     by their CPUs, get one label. Each rail has one name for the virtual functions of its NIC and for the GPUs below the
     same PCIe switch.
   - With O(kubeconfig) the objects are applied by C(kubernetes.core.k8s), which needs the collection C(kubernetes.core)
-    and the Python package C(kubernetes). Policies, templates, networks, flavors and classes of an earlier plan are
-    removed if this plan has others of their kind. Nodes are labelled and never created.
+    and the Python package C(kubernetes). Objects of an earlier plan, by the label C(sailloft.fleet/plan), that this
+    one has not are removed, also those of parts that are left out now; none while a node has no recording. Nodes are
+    labelled and never created, and the C(ClusterPolicy) is never removed.
   - It reads the nodes' variables C(roce_policy), C(roce_host_class), C(roce_host_nics), C(gpu_host_sriov),
     C(gpu_node_pci) and C(gpu_node_mig_off).
 extends_documentation_fragment: [sailloft.fleet.attributes]

@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm i
 # Kubernetes, "Labels and Selectors": the form of a label's value.
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _HOSTNAME = "kubernetes.io/hostname"
+KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
 def node_labels(cluster: Cluster) -> dict[str, dict[str, str]]:
@@ -81,17 +82,17 @@ def kueue(cluster: Cluster) -> list[dict[str, Any]]:
     if cluster.site is None or not depth:
         cluster.note("there is no blueprint with a compute fabric, so Kueue gets no topology", cluster.nodes)
         return []
-    version, site = "kueue.x-k8s.io/v1beta2", cluster.site.blueprint.site.replace("_", "-").lower()
+    site = cluster.site.blueprint.site.replace("_", "-").lower()
     levels = [*(f"{LABEL}/layer{number}" for number in range(depth, 0, -1)), _HOSTNAME]
     topology = {
-        "apiVersion": version,
+        "apiVersion": KUEUE,
         "kind": "Topology",
         "metadata": {"name": site},
         "spec": {"levels": [{"nodeLabel": level} for level in levels]},
     }
     flavors = [
         {
-            "apiVersion": version,
+            "apiVersion": KUEUE,
             "kind": "ResourceFlavor",
             "metadata": {"name": item.name},
             "spec": {"nodeLabels": {HARDWARE: item.name}, "topologyName": site},

@@ -21,17 +21,31 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 
 # The label of all objects of a plan, with the site's name. An object that has it and is planned no more is removed.
 PLAN = f"{LABEL}/plan"
+# The kinds of these objects: (apiVersion, kind). Two kinds are made by others: Nodes by kubelet, ClusterPolicy by the
+# chart of the GPU operator.
+OWNED = (
+    *((network.SRIOV, kind) for kind in ("SriovNetworkNodePolicy", "SriovNetwork", "SriovIBNetwork")),
+    ("configuration.net.nvidia.com/v1alpha1", "NicConfigurationTemplate"),
+    ("multinic.fms.io/v1", "MultiNicNetwork"),
+    *((placement.KUEUE, kind) for kind in ("ResourceFlavor", "Topology")),
+    ("resource.k8s.io/v1", "DeviceClass"),
+    ("apps/v1", "DaemonSet"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    *(("v1", kind) for kind in ("ConfigMap", "ServiceAccount")),
+)
 
 
 class KubernetesPlan(NamedTuple):
     """The objects by part, in the order in which they are applied; kubelet's settings by hardware.
 
-    ``name``: the value of the label PLAN. ``notes`` and ``summary`` are lines for people to read.
+    ``name``: the value of the label PLAN. ``unrecorded``: nodes whose objects are not known, because nothing says what
+    hardware they have. ``notes`` and ``summary`` are lines for people to read.
     """
 
     name: str
     objects: dict[str, list[dict[str, Any]]]
     kubelets: dict[str, dict[str, Any]]
+    unrecorded: list[str]
     notes: list[str]
     summary: list[str]
 
@@ -63,7 +77,8 @@ def plan(
         for item in items if part != "labels" else ():
             item["metadata"] = {**item["metadata"], "labels": {PLAN: name}}
     kubelets = node_software.kubelets(cluster) if "kubelet" in request.parts else {}
-    return KubernetesPlan(name, objects, kubelets, folded(cluster.notes), _summary(cluster, objects))
+    unrecorded = [node for node in nodes if hosts.get(node) is None]
+    return KubernetesPlan(name, objects, kubelets, unrecorded, folded(cluster.notes), _summary(cluster, objects))
 
 
 def _summary(cluster: Cluster, objects: Mapping[str, list[dict[str, Any]]]) -> list[str]:

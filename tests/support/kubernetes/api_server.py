@@ -35,6 +35,7 @@ class ApiServer:
         self.kinds = kinds  # (apiVersion, kind)
         self.objects: dict[str, dict[str, Any]] = {}
         self.writes: list[str] = []
+        self.refused: set[str] = set()  # names of collections that the client may not list
 
     def add(self, path: str, item: dict[str, Any]) -> None:
         """Store an object as another client would."""
@@ -65,6 +66,14 @@ class ApiServer:
             return 200, {"kind": "APIResourceList", "groupVersion": version, "resources": self._resources(version)}
         if path in self.objects:
             return 200, self.objects[path]
+        if parts[-1] in self.refused:
+            return 403, {
+                "kind": "Status",
+                "status": "Failure",
+                "reason": "Forbidden",
+                "code": 403,
+                "message": "forbidden",
+            }
         listed = [item for where, item in self.objects.items() if self._is_of(path, where)]
         kinds = {plural(kind): kind for served, kind in self.kinds if served == version}
         if parts[-1] not in kinds:

@@ -12,7 +12,8 @@ from messages import raises
 from planned_clusters import SMALL, of_kind, recorded, server, small
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.errors import KubernetesError
-from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.plan import OWNED, PLAN, plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.request import PARTS
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 
 HARDWARE = "sailloft.fleet/hardware"
@@ -126,6 +127,24 @@ def test_infiniband_has_neither_mtu_nor_roce():
     assert set(of_kind(planned, "SriovIBNetwork")) == {"rail0", "rail1"}
     for item in of_kind(planned, "NicConfigurationTemplate").values():
         assert "roceOptimized" not in item["spec"]["template"]
+
+
+def test_an_object_of_each_kind_is_removed_when_nothing_plans_it_any_more():
+    """Only kubelet makes Nodes, and only the operator's chart its ClusterPolicy."""
+    host = recorded("threads/nccl-2171")
+    ipam = {"ipam": {"type": "whereabouts"}}
+    plans = [
+        small({**ipam, "parts": list(PARTS), "multinic_subnet": "10.200.0.0/16"}),
+        plan(ipam, {"gpu_nodes": ["a"]}, {"a": host}, {}),
+    ]
+    kinds = {
+        (item["apiVersion"], item["kind"]): item["metadata"].get("labels", {})
+        for planned in plans
+        for items in planned.objects.values()
+        for item in items
+    }
+    assert {kind for kind in kinds if kind[1] not in ("Node", "ClusterPolicy")} == set(OWNED)
+    assert all(PLAN in kinds[kind] for kind in OWNED)
 
 
 def test_networks_name_their_rail_in_the_ipam():

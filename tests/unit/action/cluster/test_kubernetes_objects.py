@@ -143,6 +143,33 @@ def test_one_call_applies_all_and_a_second_nothing(recordings, tmp_path):
 
 
 @pytest.mark.fleet
+def test_what_no_part_plans_any_more_is_removed_unless_a_node_is_not_known(recordings, tmp_path):
+    api = cluster()
+    left_out = {"parts": ["labels", "kubelet"]}
+    with serving(api, tmp_path) as kubeconfig:
+        run(tmp_path, kubeconfig=str(kubeconfig))
+        owned = {
+            f"{item['kind']} {item['metadata']['name']}"
+            for item in api.objects.values()
+            if item["kind"] not in ("Node", "ClusterPolicy")
+        }
+        assert len({name.split()[0] for name in owned}) > 7
+        (recordings / "gpu02.json").rename(tmp_path / "gpu02.json")
+        kept, output = run(tmp_path, settings=left_out, kubeconfig=str(kubeconfig))
+        assert kept["removed"] == [], output
+        assert {" ".join(note.split(":")[0].split()) for note in kept["notes"] if "gpu02" in note} >= owned
+        (tmp_path / "gpu02.json").rename(recordings / "gpu02.json")
+        # Who may not list a kind of the cluster is told, and all others are looked for.
+        api.refused = {"clusterrolebindings"}
+        removed, output = run(tmp_path, settings=left_out, kubeconfig=str(kubeconfig))
+        assert any("ClusterRoleBinding" in note for note in removed["notes"]), output
+        api.refused = set()
+        rest, output = run(tmp_path, settings=left_out, kubeconfig=str(kubeconfig))
+        assert {*removed["removed"], *rest["removed"]} == owned, output
+    assert {item["kind"] for item in api.objects.values()} == {"Node", "ClusterPolicy"}
+
+
+@pytest.mark.fleet
 def test_a_missing_operator_is_named_and_all_others_are_applied(recordings, tmp_path):
     api = cluster()
     api.kinds = {item for item in KINDS if item[1] != "NicConfigurationTemplate"}
