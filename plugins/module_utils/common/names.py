@@ -10,8 +10,9 @@ from difflib import get_close_matches
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 
 # The difflib ratio of two names of one role without its prefix, or of one dictionary, above which one is a likely
-# misspelling of the other: "headrom" and "headroom" have 0.93, "domian" and "domain" 0.83, "asicc" and "policy" 0.36.
-NEAR = 0.7
+# misspelling of the other: "headrom" and "headroom" have 0.93, "domian" and "domain" 0.83, "nsf" and "nfs" 0.67,
+# "asicc" and "policy" 0.36.
+NEAR = 0.66
 # The same for all variables of a site: "recoding" and "recording" have 0.94, "record" and "recording" 0.8.
 NEAR_WHOLE = 0.85
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 from ansible import constants
+from ansible.errors import AnsibleActionFail
+from messages import Mentions
 
 from ansible_collections.sailloft.fleet.plugins.action import node_image
 
@@ -41,3 +43,35 @@ def test_a_local_build_uses_the_configuration_of_the_play(arguments):
     assert arguments("local", None, first_stage="x") == {"first_stage": "x"}
     given = {"first_stage": "x", "ansible_configuration": "/other.cfg"}
     assert arguments("local", **given) == given
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "near"),
+    [
+        ("storage_client", "storage_client_nsf", "storage_client_nfs"),
+        ("storage_client", "storge_client_nfs", "storge_client_nfs"),
+        ("storage_client", "storage_client_of_the_site", "storage_client"),
+        ("gpu_node", "gpu_node_mig_of", "gpu_node_mig_off"),
+    ],
+)
+def test_a_misspelt_variable_of_a_layers_role_is_refused_before_the_build(arguments, role, name, near):
+    layers = {"base": {}, "gpu": {"roles": [{"name": f"sailloft.fleet.{role}", "vars": {name: []}}]}}
+    with pytest.raises(AnsibleActionFail) as refused:
+        arguments(layers=layers)
+    assert str(refused.value) == Mentions("layer gpu", role, name, near)
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        [{"name": "sailloft.fleet.storage_client", "vars": {"storage_client_nfs": [], "packages_install": False}}],
+        # Of another role, of the site, of other collections, and what the module refuses.
+        [{"name": "sailloft.fleet.storage_client", "vars": {"gpu_node_mig_off": True, "site_storage": 1}}],
+        [{"name": "their.own.storage_client", "vars": {"storage_client_nsf": []}}],
+        [{"name": "sailloft.fleet.storage_client"}, "sailloft.fleet.gpu_node", {"name": 7, "vars": []}],
+        {"name": "sailloft.fleet.storage_client"},
+    ],
+)
+def test_other_variables_and_forms_are_passed_to_the_build_host(arguments, roles):
+    for layers in ({"gpu": {"roles": roles}}, {"gpu": roles}, roles):
+        assert arguments(layers=layers)["layers"] == layers
