@@ -16,11 +16,13 @@ CACHE_UNIT, CACHE_CONFIG = "sailloft-cachefilesd.service", "/etc/sailloft/cachef
 S3_UNIT, S3_KEYS = "sailloft-s3-{}.service", "/etc/sailloft/s3_{}.env"
 HEAD = "# Written by sailloft.fleet.storage_client; changes here are lost.\n"
 # The file systems of drives are made by a service, which starts later than systemd's local mounts. Without default
-# dependencies, a target that wants a unit does not wait for it: systemd.target(5).
+# dependencies, a target that wants a unit does not wait for it: systemd.target(5). Where the service fails, a drive may be
+# another node's, or a part of a stripe: it is not mounted, and the health check tells.
 LOCAL = """[Unit]
 Description=Local storage {label} (Sailloft)
 DefaultDependencies=no
 Conflicts=umount.target
+Requires={boot}
 After={boot}
 Before=umount.target multi-user.target slurmd.service
 
@@ -167,7 +169,8 @@ def secret_files(request: StorageRequest) -> dict[str, str]:
 
 def health(request: StorageRequest) -> tuple[list[str], list[str]]:
     """Return the paths that must be mounted and the units that must be active, for the health check."""
-    return list(request.mounts), [unit.name for unit in wanted(request) if unit.name.endswith(".service")]
+    services = [unit.name for unit in wanted(request) if unit.name.endswith(".service")]
+    return list(request.mounts), [*([BOOT_UNIT] if request.local else []), *services]
 
 
 def _nfs(nfs: NfsMount) -> WantedUnit:

@@ -111,6 +111,6 @@ def test_the_nodes_storage_is_among_what_it_must_have():
     }
     expected = made(node_health_recording=RECORDING, node_health_mounts=["/opt"], **storage)
     assert expected.mounts == ("/opt", "/cache", "/home")
-    assert expected.units == ("sailloft-cachefilesd.service",)
+    assert expected.units == ("sailloft-storage.service", "sailloft-cachefilesd.service")
     with raises(AnsibleFilterError, "count"):
         made(node_health_recording=RECORDING, storage_client_local=[{"name": "cache", "numa_node": 0}])

@@ -34,6 +34,7 @@ REQUEST = read_request(
 
 
 def test_the_real_systemd_accepts_the_units(tmp_path):
+    (tmp_path / units.BOOT_UNIT).write_text("[Service]\nType=oneshot\nExecStart=/bin/true\n")
     for unit in units.wanted(REQUEST):
         (tmp_path / unit.name).write_text(unit.text)
     ran = subprocess.run(
@@ -41,7 +42,7 @@ def test_the_real_systemd_accepts_the_units(tmp_path):
         capture_output=True,
         text=True,
     )
-    # The service of the boot is not there, and programs may not be.
+    # Programs may not be there.
     complaints = [line for line in ran.stderr.splitlines() if str(tmp_path) in line or "cycle" in line]
     assert complaints == []
     (tmp_path / "home.mount").write_text("[Mount]\nWhat=x\nWhere=/home\nNonsense=yes\n")
@@ -70,4 +71,15 @@ def test_no_key_is_in_a_unit_or_a_file_that_is_shown():
 def test_the_health_check_gets_mounts_and_services():
     mounts, names = units.health(REQUEST)
     assert mounts == ["/cache", "/home", "/opt/soft-ware", "/data"]
-    assert names == [units.CACHE_UNIT, "sailloft-s3-data.service"]
+    assert names == [units.BOOT_UNIT, units.CACHE_UNIT, "sailloft-s3-data.service"]
+    assert units.health(read_request({})) == ([], [])
+
+
+def test_no_drive_is_mounted_that_the_boot_did_not_verify():
+    """What needs a drive needs its mount: systemd.unit(5), Requires and RequiresMountsFor."""
+    lines = {unit.name: unit.text.splitlines() for unit in units.wanted(REQUEST)}
+    drives = {name: text for name, text in lines.items() if "Type=xfs" in text}
+    assert drives
+    assert all({f"Requires={units.BOOT_UNIT}", f"After={units.BOOT_UNIT}"} <= {*text} for text in drives.values())
+    assert "RequiresMountsFor=/cache" in lines[units.CACHE_UNIT]
+    assert "RequiresMountsFor=/cache" in lines["sailloft-s3-data.service"]
