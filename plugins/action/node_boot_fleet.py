@@ -105,7 +105,7 @@ def prove_node(
         proof = prove(name, expected, SeenNode(state, gate))
         return written(proof, page(proof), given["path"], check_mode)
     except SailloftError as error:
-        return {**error.result(), "failed": True, "msg": f"{name}: {error}"}
+        return {**error.result(), "failed": True, "msg": f"{name}: {boot_fleet.without_name(name, str(error))}"}
     except AnsibleError as error:
         return {"failed": True, "msg": str(error)}
 
@@ -263,7 +263,7 @@ class ActionModule(ControllerAction):
         try:
             yield
         except (AnsibleError, SailloftError, AttributeError, LookupError, TypeError, ValueError) as error:
-            cause = boot_fleet.last_line(str(error)).removeprefix(f"{name}: ")
+            cause = boot_fleet.without_name(name, boot_fleet.last_line(str(error)))
             self._rows[name].fails(f"{name}: its variables: {cause}{'' if '; ' in cause else '; correct them'}")
 
     def _hook(self, name: str, hook: str) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def ask_firmware(
         except (SailloftError, AnsibleError) as error:
             fault = fault or str(error)
         if fault:
-            answers[name] = NodeFirmware(error=fault.removeprefix(f"{name}: "))
+            answers[name] = NodeFirmware(error=boot_fleet.without_name(name, fault))
             continue
         kinds = kinds if set_kinds else []
         given = {"nodes": [], "set": kinds, "restarted": restarted, "host": place}

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -159,6 +160,11 @@ def command_output(outcome: Mapping[str, Any]) -> str:
 def last_line(text: str) -> str:
     """Return the last line of an error, which has its cause."""
     return (text.strip().splitlines() or ["no reason was given"])[-1]
+
+
+def without_name(name: str, text: str) -> str:
+    """Return an error without the name of its node, where the sentence that quotes it begins with the name."""
+    return re.sub(f"^(node )?{re.escape(name)}: ", "", text)
 
 
 class BootWait:

@@ -419,6 +419,7 @@ def test_a_wrong_variable_of_a_node_fails_this_node_alone(take, monkeypatch, var
     rows = boot(take, site)
     assert {name: row["holds"] for name, row in rows.items()} == {"bm01": True, "bm02": False, "bm03": True}
     assert part in rows["bm02"]["why"]
+    assert rows["bm02"]["why"].count("bm02") == 1
     # Only a hook that is asked after the boot is too late.
     assert (site.boots["bm02"], rows["bm02"]["out"]) == ((2, True) if rows["bm02"]["booted"] else (1, False))
 

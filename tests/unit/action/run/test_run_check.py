@@ -183,6 +183,7 @@ def test_a_misspelt_group_is_refused_even_if_another_group_of_the_playbook_has_h
         ("site", {"gpu_hosts": "hv01", "gpu_guests": ""}, "gpu_guests"),
         ("prove", {"hypervisors": "hv01", "gpu_guests": "gpu01"}, "gpu_hosts"),
         ("node_identities", {"nodes": "n1"}, "boot_servers"),
+        ("node_images", {"boot_servers": "b1", "nodes": "n1"}, "image_builders"),
         ("fabric_qos", {"roce_switches": "leaf1", "roce_hosts": ""}, "roce_hosts"),
     ],
 )
