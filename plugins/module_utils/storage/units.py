@@ -16,7 +16,7 @@ CACHE_UNIT, CACHE_CONFIG = "sailloft-cachefilesd.service", "/etc/sailloft/cachef
 S3_UNIT, S3_KEYS = "sailloft-s3-{}.service", "/etc/sailloft/s3_{}.env"
 HEAD = "# Written by sailloft.fleet.storage_client; changes here are lost.\n"
 # The file systems of drives are made by a service, which starts later than systemd's local mounts. Without default
-# dependencies, a target that wants a unit does not wait for it: systemd.target(5). Where the service fails, a drive may be
+# dependencies, a target that wants a unit does not wait for it: systemd.target(5). If the service fails, a drive may be
 # another node's, or a part of a stripe: it is not mounted, and the health check tells.
 LOCAL = """[Unit]
 Description=Local storage {label} (Sailloft)
