@@ -76,7 +76,7 @@ def test_the_health_check_gets_mounts_and_services():
 
 
 def test_no_drive_is_mounted_that_the_boot_did_not_verify():
-    """What needs a drive needs its mount: systemd.unit(5), Requires and RequiresMountsFor."""
+    """Units require what they are on: systemd.unit(5), Requires and RequiresMountsFor."""
     lines = {unit.name: unit.text.splitlines() for unit in units.wanted(REQUEST)}
     drives = {name: text for name, text in lines.items() if "Type=xfs" in text}
     assert drives
