@@ -26,6 +26,7 @@ SETTINGS: dict[str, Any] = {
     "epilog": {"type": "path"},
     "reimage_command": {"type": "list", "elements": "str"},
     "state_directory": {"type": "path"},
+    "container_directory": {"type": "str"},
     "options": {"type": "dict"},
     "checkpoint": {"type": "dict"},
 }

@@ -67,6 +67,11 @@ options:
     description: The directory of slurmctld's state.
     type: path
     default: /var/lib/slurm/slurmctld
+  container_directory:
+    description: >-
+      The directory of the nodes in which each job's containers are. Prolog and Epilog are then those that
+      M(sailloft.fleet.slurm_service) writes on nodes, which run O(prolog) and O(epilog).
+    type: str
   options:
     description: Further settings of C(slurm.conf). Those that the plan makes are refused.
     type: dict

@@ -11,7 +11,8 @@ version_added: 0.1.0
 description:
   - On a controller it writes the planned files and runs C(slurmctld.service). On a node it runs C(slurmd.service),
     which fetches its files from the O(controllers), and writes C(/usr/lib/sailloft/slurm-health), its
-    HealthCheckProgram. On a login host it writes C(slurm.conf).
+    HealthCheckProgram. For O(containers) it also writes the command C(sailloft-container)
+    and Slurm's Prolog and Epilog. On a login host it writes C(slurm.conf).
   - slurmctld is restarted only for what it takes only when it starts (RV(restarts)); everything else is reconfigured.
     slurmd is restarted if O(restart_key) changes. Jobs go on in both cases.
   - Nodes that the controller did not have before are drained with the reason C(sailloft-gate) before they can get a
@@ -45,6 +46,24 @@ options:
     description: As RV(sailloft.fleet.slurm_plan#module:restart_key).
     type: str
     default: ""
+  containers:
+    description: >-
+      For containers of jobs on a node the C(directory), as O(sailloft.fleet.slurm_plan#module:container_directory), and
+      the site's C(prolog) and C(epilog), which run with those of the containers. Without, jobs have none.
+    type: dict
+    suboptions:
+      directory:
+        description: A directory of its own on a local file system.
+        type: str
+        required: true
+      prolog:
+        description: A program to run after the containers' Prolog.
+        type: str
+        default: ""
+      epilog:
+        description: A program to run after the containers' Epilog.
+        type: str
+        default: ""
   limit_s:
     description: How long slurmctld may take to answer, in seconds.
     type: int
@@ -96,6 +115,14 @@ def main() -> None:
             "hardware": {"type": "dict"},
             # Ansible would hide a name with "key" as a secret.
             "restart_key": {"type": "str", "default": "", "no_log": False},
+            "containers": {
+                "type": "dict",
+                "options": {
+                    "directory": {"type": "str", "required": True},
+                    "prolog": {"type": "str", "default": ""},
+                    "epilog": {"type": "str", "default": ""},
+                },
+            },
             "limit_s": {"type": "int", "default": 60},
         },
         supports_check_mode=True,

@@ -22,11 +22,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import pci_tuning, vf_request
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.errors import KubernetesError
-from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.rails import Rail, rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.request import VFS_MAX, KubernetesRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm import compute_fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.rails import Rail, rails
 
 # The prefix of all labels. The label of a node's hardware is what policies select nodes by.
 LABEL = "sailloft.fleet"

@@ -16,9 +16,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.cluster import HARDWARE, Cluster, HardwareGroup
 from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.errors import KubernetesError
-from ansible_collections.sailloft.fleet.plugins.module_utils.kubernetes.rails import Rail
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm import compute_fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import MELLANOX
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.rails import Rail
 
 SRIOV = "sriovnetwork.openshift.io/v1"
 # Without a map of its own a NIC that trusts DSCP gives a packet the priority DSCP / 8 (Linux, mlx5e_dcbnl_dscp_app;

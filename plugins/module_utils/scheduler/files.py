@@ -22,6 +22,8 @@ SLURM, GRES, CGROUP, DBD = "slurm.conf", "gres.conf", "cgroup.conf", "slurmdbd.c
 TOPOLOGY_CONF, TOPOLOGY_YAML = "topology.conf", "topology.yaml"
 # slurmd runs it without arguments; the role writes it on nodes and into images.
 HEALTH_PROGRAM = "/usr/lib/sailloft/slurm-health"
+# slurmd runs them around a job whose containers have a directory on the node; the role writes them there, too.
+PROLOG_PROGRAM, EPILOG_PROGRAM = "/usr/lib/sailloft/slurm-prolog", "/usr/lib/sailloft/slurm-epilog"
 # slurmctld runs it with the nodes to reboot, folded or not, as its first argument. It does not wait for boots: the
 # command goes on after it, and Slurm judges by the nodes. Debian's /var/log/slurm is not the user slurm's.
 REIMAGE, REIMAGE_PROGRAM = "slurm-reimage", "/usr/lib/sailloft/slurm-reimage"
@@ -67,12 +69,17 @@ def settings(request: SchedulerRequest, devices: list[str], has_tree: bool) -> l
         ("RebootProgram", REIMAGE_PROGRAM if request.reimage_command else "/usr/sbin/reboot"),
         # Firmware, image and first health check of a diskless node; without, Slurm sets it down after 60 s.
         ("ResumeTimeout", "1800"),
+        # Else a job has the limit of the host that submits it, and RDMA pins memory.
+        ("PropagateResourceLimitsExcept", "MEMLOCK"),
     ]
     if devices:
         pairs.append(("GresTypes", ",".join(devices)))
     if has_tree and request.version < TOPOLOGY_YAML_SINCE:
         pairs.append(("TopologyPlugin", "topology/tree"))
-    pairs += [(name, path) for name, path in (("Prolog", request.prolog), ("Epilog", request.epilog)) if path]
+    around = (request.prolog, request.epilog)
+    if request.container_directory:
+        around = (PROLOG_PROGRAM, EPILOG_PROGRAM)
+    pairs += [(name, path) for name, path in zip(("Prolog", "Epilog"), around) if path]
     if request.accounting:
         pairs += [
             ("AccountingStorageType", "accounting_storage/slurmdbd"),

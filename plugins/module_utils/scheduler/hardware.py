@@ -18,9 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.function_roles import NVIDIA
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.rails import OF_ONE_SWITCH
 
-# Path classes of devices below one switch or chain of switches (topology/paths.py).
-OF_ONE_SWITCH = ("PIX", "PXB")
 # A node with less memory than RealMemory is drained. Kernels reserve more or less of it: 2 percent, and what is left of
 # 256 MiB, are given away, so that equal servers stay equal.
 MEMORY_SHARE, MEMORY_STEP_MIB = 0.98, 256

@@ -24,8 +24,10 @@ SCHEDULERS = ("slurm", "lsf")
 # Settings of Slurm alone.
 _OF_SLURM = (
     *("version", "accounting", "prolog", "epilog", "reimage_command", "state_directory"),
-    "options",
+    *("options", "container_directory"),
 )
+# Part of programs and of files of settings, which have it without quotes.
+_DIRECTORY = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 # Lines that the plan makes itself; a line Include would hide another file from it.
 _LINES = ("nodename", "partitionname", "downnodes", "nodeset", "frontendname", "include")
 
@@ -56,6 +58,7 @@ class SchedulerRequest:
     """All settings. ``controllers``: the first one is the primary. ``version``: year and month of Slurm's release.
 
     ``reimage_command``: what the controllers run to reboot nodes; empty: the nodes run /usr/sbin/reboot.
+    ``container_directory``: where nodes have the containers of jobs; empty: jobs have none.
     """
 
     scheduler: str
@@ -68,6 +71,7 @@ class SchedulerRequest:
     epilog: str
     reimage_command: tuple[str, ...]
     state_directory: str
+    container_directory: str
     options: Mapping[str, str]
     checkpoint: Mapping[str, Any]
 
@@ -100,6 +104,9 @@ def read(data: Mapping[str, Any], groups: Mapping[str, Iterable[str]], planned: 
         epilog=settings.value("epilog", values.path, ""),
         reimage_command=tuple(settings.value("reimage_command", values.texts, [])),
         state_directory=settings.value("state_directory", values.path, "/var/lib/slurm/slurmctld"),
+        container_directory=settings.value(
+            "container_directory", values.matching(_DIRECTORY, 'write it like "/scratch/containers"'), ""
+        ),
         checkpoint=_checkpoint(settings),
         options=_options(settings, {*(name.lower() for name in planned), *_LINES}),
     )

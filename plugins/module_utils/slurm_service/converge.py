@@ -8,11 +8,13 @@ The units are those of the distribution. A node has no files of Slurm: slurmd fe
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold, unfold
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.archive import is_same
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.unit import check_systemd
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
@@ -22,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler import fi
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler import restart
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.hardware import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service import GATE
+from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service import containers
 
 FOLDER = "/etc/slurm"
 CONTROLLER, NODE = "slurmctld.service", "slurmd.service"
@@ -41,10 +44,12 @@ DROP_IN_TEXT = """# Written by sailloft.fleet.slurm_service; changes here are lo
 ConditionPathExists=
 After=sailloft-identity.service munge.service
 
+{mounts}
 [Service]
 EnvironmentFile=
 Environment="SLURMD_OPTIONS=--conf-server {servers}"
-# Another value restarts slurmd: {key}
+LimitMEMLOCK=infinity
+{before}# Another value restarts slurmd: {key}
 Restart=on-failure
 RestartSec=10
 """
@@ -138,10 +143,11 @@ def _node(system: System, options: Mapping[str, Any], check: bool) -> Outcome:
     key = options["restart_key"] if options["now"] else ""
     wanted = {
         names.HEALTH_PROGRAM: HEALTH_TEXT,
-        DROP_IN: DROP_IN_TEXT.format(servers=",".join(options["controllers"]), key=key or "none"),
+        DROP_IN: _drop_in(options, key),
     }
     held = {path: _read(system, path) for path in wanted}
-    outcome = _compared(wanted, held)
+    # First, so that no slurmd with the drop-in misses them.
+    outcome = _containers(system, options, check).and_then(_compared(wanted, held))
     if not system.is_executable(names.HEALTH_PROGRAM):
         outcome.differ(f"{names.HEALTH_PROGRAM} executable", False, True)
     wants = f"/etc/systemd/system/multi-user.target.wants/{NODE}"
@@ -175,6 +181,38 @@ def _node(system: System, options: Mapping[str, Any], check: bool) -> Outcome:
     if not is_active or outcome.facts["restarts"]:
         system.run(["systemctl", "restart" if is_active else "start", NODE])
     system.remove(PENDING)
+    return outcome
+
+
+def _drop_in(options: Mapping[str, Any], key: str) -> str:
+    made = options.get("containers")
+    return DROP_IN_TEXT.format(
+        servers=",".join(options["controllers"]),
+        key=key or "none",
+        mounts=f"RequiresMountsFor={made['directory']}\n" if made else "",
+        # Root's check renews the devices of containers; its failure is for sailloft-health to see.
+        before=f"ExecStartPre=-{containers.COMMAND} check\n" if made else "",
+    )
+
+
+def _containers(system: System, options: Mapping[str, Any], check: bool) -> Outcome:
+    """Write the programs for containers of jobs, or remove them."""
+    outcome = Outcome()
+    wanted = containers.files(options.get("containers"), sys.executable)
+    for path in (containers.CODE, *containers.PROGRAMS):
+        content, held = wanted.get(path), system.read_bytes(path)
+        if content is None and held is not None:
+            outcome.differ(path, "there", None)
+            if not check:
+                system.remove(path)
+        elif content is not None and (held is None or not is_same(held, content)):
+            shown = "code" if path == containers.CODE else content.decode()
+            outcome.differ(path, "other content" if held is not None else None, shown)
+            if not check:
+                system.replace(path, content)
+        if path in wanted and path in containers.PROGRAMS and not (system.is_executable(path) or check):
+            system.make_executable(path)
+            outcome.differ(f"{path} executable", False, True)
     return outcome
 
 

@@ -1,0 +1,98 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The program of containers of jobs on a node: Slurm's Prolog and Epilog, and the command ``sailloft-container``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.job_containers import command, devices, jobs
+
+CHECK = "check"
+NOBODY = 65534
+# What podman does first for a user: a user namespace with root's IDs, and a mount in it.
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "true")
+PROGRAMS = (command.PODMAN, "crun")
+
+
+def main(arguments: list[str]) -> int:
+    """Run ``prolog DIRECTORY``, ``epilog DIRECTORY`` or ``podman DIRECTORY ARGUMENT...``; return the exit status.
+
+    Slurm drains the node if its Prolog or Epilog fails.
+    """
+    part, directory, *given = arguments
+    system = System()
+    try:
+        if part == "prolog":
+            for line in devices.refresh(system):
+                _say(line)
+            jobs.prepare(system, directory, os.environ)
+        elif part == "epilog":
+            jobs.clean(directory, os.environ)
+        elif given[:1] == [CHECK]:
+            faults = check(system, directory)
+            print("\n".join(faults or ["containers of jobs can start"]))
+            return 1 if faults else 0
+        else:
+            _podman(system, directory, given)
+    except SailloftError as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
+def check(system: System, directory: str) -> list[str]:
+    """Return why a job's container could not start on this node, as lines; root also renews the CDI files."""
+    is_root = os.geteuid() == 0
+    faults = devices.refresh(system) if is_root else []
+    paths = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
+    faults += [
+        f"{name} is not installed; install its package"
+        for name in PROGRAMS
+        if not any(system.is_executable(f"{path}/{name}") for path in paths)
+    ]
+    cause = jobs.fault(system, directory) if system.exists(directory) else ""
+    faults += [cause] if cause else []
+    ran = subprocess.run(
+        NAMESPACE, capture_output=True, text=True, check=False, **({"user": NOBODY, "group": NOBODY} if is_root else {})
+    )
+    if ran.returncode:
+        faults.append(
+            f"users cannot make a user namespace: {ran.stderr.strip():.120}; see /proc/sys/user/max_user_namespaces, "
+            "kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns"
+        )
+    return faults
+
+
+def _podman(system: System, directory: str, given: list[str]) -> None:
+    """Become podman. Raises HostError."""
+    folder = jobs.job_folder(directory, os.environ)
+    if not os.access(f"{folder}/{jobs.RUN}", os.W_OK):
+        raise HostError(
+            f"{folder} is not there for this user",
+            "Slurm's Prolog makes it: see the setting Prolog of slurm.conf, and the log of slurmd",
+        )
+    environment = command.environment(folder, os.environ)
+    argv = command.arguments(
+        given,
+        os.environ,
+        devices.loaded(system, devices.GPU_FILE),
+        devices.loaded(system, devices.RDMA_FILE),
+        system.exists(devices.NCCL_CONF),
+    )
+    if os.geteuid() and not os.path.exists(f"{folder}/{jobs.RUN}/libpod/pause.pid"):
+        # The first call of a user without further IDs warns of that, which is as it is meant.
+        subprocess.run([command.PODMAN, "--log-level=fatal", "unshare", "true"], env=environment, check=False)
+    try:
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        raise HostError(f"{argv[0]} does not start: {error.strerror}", "install the package podman") from error
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"sailloft-container: {line}\n")

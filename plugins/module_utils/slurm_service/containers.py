@@ -1,0 +1,37 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The programs on a node for containers of jobs: the command of users, and Slurm's Prolog and Epilog. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive
+from ansible_collections.sailloft.fleet.plugins.module_utils.job_containers import main
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import EPILOG_PROGRAM, PROLOG_PROGRAM
+
+CODE = "/usr/lib/sailloft/job-containers.pyz"
+# In /usr/bin: sudo's secure_path has no /usr/local/bin on RHEL.
+COMMAND = "/usr/bin/sailloft-container"
+PROGRAMS = (COMMAND, PROLOG_PROGRAM, EPILOG_PROGRAM)
+_HEAD = "#!/bin/sh\n# Written by sailloft.fleet.slurm_service; changes here are lost.\n"
+
+
+def files(containers: Mapping[str, str] | None, python: str) -> dict[str, bytes]:
+    """Return the content by path; nothing without the option ``containers`` of slurm_service."""
+    if not containers:
+        return {}
+    run, directory = f"{python} -I {CODE}", shlex.quote(containers["directory"])
+    return {
+        CODE: archive.build(main.__name__, with_bytecode=True),
+        COMMAND: f'{_HEAD}exec {run} podman {directory} "$@"\n'.encode(),
+        **{
+            path: f"{_HEAD}{run} {part} {directory} || exit 1\n{_then(containers[part])}".encode()
+            for part, path in (("prolog", PROLOG_PROGRAM), ("epilog", EPILOG_PROGRAM))
+        },
+    }
+
+
+def _then(program: str) -> str:
+    return f"exec {shlex.quote(program)}\n" if program else ""
