@@ -1,0 +1,65 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""podman's command line: the devices that Slurm gave to the step."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.job_containers import cdi, command
+
+
+def spec(**nodes):
+    return {
+        "devices": [
+            {"name": name, "containerEdits": {"deviceNodes": [{"path": path} for path in paths]}}
+            for name, paths in nodes.items()
+        ]
+    }
+
+
+GPUS = spec(**{str(n): [f"/dev/nvidia{n}"] for n in range(4)}, all=[f"/dev/nvidia{n}" for n in range(4)])
+A, B = "/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"
+RDMA = spec(mlx5_0=[A], mlx5_1=[B], gpu0=[A], gpu1=[A], gpu2=[B], gpu3=[A, B], all=[A, B])
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+
+
+def devices(given, environment, rdma=RDMA):
+    argv = command.arguments(given, environment, GPUS, rdma, False)
+    return [word for before, word in zip(argv, argv[1:]) if before == "--device"]
+
+
+def test_a_step_has_its_gpus_and_their_nics_each_once():
+    given = ["run", "image", "program", "--device", "of the program"]
+    environment = {**STEP, "SLURM_STEP_GPUS": "0,1,2", "SLURM_JOB_GPUS": "0,1,2,3"}
+    argv = command.arguments(given, environment, GPUS, RDMA, True)
+    assert argv[-4:] == given[1:]
+    names = [word for before, word in zip(argv, argv[1:-3]) if before == "--device"]
+    assert names == [f"{cdi.GPU}={n}" for n in range(3)] + [f"{cdi.RDMA}=mlx5_0", f"{cdi.RDMA}=mlx5_1"]
+    assert argv[argv.index("--env") + 1] == "NCCL_IB_HCA==mlx5_0,mlx5_1"
+    assert "/etc/nccl.conf:/etc/nccl.conf:ro" in argv
+
+
+def test_a_jobs_script_has_the_gpus_of_the_job():
+    assert devices(["create", "image"], {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "2"}) == [
+        f"{cdi.GPU}=2",
+        f"{cdi.RDMA}=mlx5_1",
+    ]
+
+
+def test_a_step_without_gpus_has_no_device_although_its_job_has():
+    assert devices(["run", "image"], {**STEP, "SLURM_JOB_GPUS": "0,1"}) == []
+
+
+def test_a_node_without_rdma_has_gpus_only():
+    assert devices(["run", "image"], {**STEP, "SLURM_STEP_GPUS": "1"}, {"devices": []}) == [f"{cdi.GPU}=1"]
+
+
+def test_other_commands_are_podmans():
+    assert command.arguments(["ps", "--all"], STEP, GPUS, RDMA, True) == ["podman", "ps", "--all"]
+
+
+def test_a_gpu_that_the_node_does_not_describe_is_refused():
+    with pytest.raises(HostError):
+        devices(["run", "image"], {**STEP, "SLURM_STEP_GPUS": "9"})
