@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import write_atomic
@@ -23,7 +22,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 # it needs there (Documentation/filesystems/overlayfs.rst).
 SUITABLE = ("ext2/ext3", "xfs", "btrfs", "tmpfs", "f2fs", "zfs")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-MOUNTS = "/proc/self/mountinfo"
 # The directories in that of a job: the engine's storage, its state, temporary files of pulled images.
 STORAGE, RUN, TEMPORARY = "storage", "run", "tmp"
 CONTAINERS_CONF, STORAGE_CONF = "containers.conf", "storage.conf"
@@ -130,16 +128,11 @@ def _remove_those_of_another_boot(directory: str) -> None:
 
 
 def _remove(folder: str) -> None:
-    """Remove a directory and what root's containers have mounted in it; those of users ended with their processes."""
-    if not os.path.lexists(folder):
-        return
-    with open(MOUNTS, encoding="utf-8") as file:
-        mounts = [line.split(" ")[4] for line in file]
-    for mount in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
-    # No other job of the user can add to it now.
-    os.chown(folder, 0, 0)
-    shutil.rmtree(folder)
+    """Remove a directory; what was mounted in it ended with the processes of its job."""
+    if os.path.lexists(folder):
+        # No other job of the user can add to it now.
+        os.chown(folder, 0, 0)
+        shutil.rmtree(folder)
 
 
 @contextlib.contextmanager

@@ -72,6 +72,8 @@ def check(system: System, directory: str) -> list[str]:
 def _podman(system: System, directory: str, given: list[str]) -> None:
     """Become podman. Raises HostError."""
     folder = jobs.job_folder(directory, os.environ)
+    if os.geteuid() == 0:
+        raise HostError("root's containers would not be confined to the job", "submit the job as a user")
     if not os.access(f"{folder}/{jobs.RUN}", os.W_OK):
         raise HostError(
             f"{folder} is not there for this user",
@@ -85,7 +87,7 @@ def _podman(system: System, directory: str, given: list[str]) -> None:
         devices.loaded(system, devices.RDMA_FILE),
         system.exists(devices.NCCL_CONF),
     )
-    if os.geteuid() and not os.path.exists(f"{folder}/{jobs.RUN}/libpod/pause.pid"):
+    if not os.path.exists(f"{folder}/{jobs.RUN}/libpod/pause.pid"):
         # The first call of a user without further IDs warns of that, which is as it is meant.
         subprocess.run([command.PODMAN, "--log-level=fatal", "unshare", "true"], env=environment, check=False)
     try:

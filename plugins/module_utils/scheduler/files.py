@@ -79,6 +79,8 @@ def settings(request: SchedulerRequest, devices: list[str], has_tree: bool) -> l
     around = (request.prolog, request.epilog)
     if request.container_directory:
         around = (PROLOG_PROGRAM, EPILOG_PROGRAM)
+        # Before srun starts a step, which would wait only for MessageTimeout (10 s).
+        pairs.append(("PrologFlags", "Alloc"))
     pairs += [(name, path) for name, path in zip(("Prolog", "Epilog"), around) if path]
     if request.accounting:
         pairs += [

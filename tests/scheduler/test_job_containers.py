@@ -1,0 +1,128 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Containers of users' jobs by the real podman and crun in the real Slurm, with cgroups that confine devices.
+
+The files of devices have NVIDIA's and InfiniBand's numbers without a driver: ENXIO is an open that the cgroup allows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+from container_cluster import NODES, OPEN_ALL, container_cluster
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="slurmd needs root for cgroups")
+ALLOWED, FORBIDDEN = "No such device or address", "Operation not permitted"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with container_cluster() as cluster:
+        yield cluster
+
+
+def opened(ran):
+    """Return what happened to each device of a container."""
+    assert ran.returncode == 0, ran.stderr
+    return dict(re.findall(r"(?m)^(/dev/\S+): (.*)$", ran.stdout))
+
+
+def verbs(cluster, *names):
+    shown = cluster.run("sh", "-c", "cd /sys/class/infiniband_verbs; grep -H . */ibdev")
+    by_name = {name: f"/dev/infiniband/{file}" for file, name in re.findall(r"(\w+)/ibdev:(\w+)", shown)}
+    return {by_name[name]: ALLOWED for name in names}
+
+
+def test_output_and_status_of_a_container_are_those_of_the_job(cluster):
+    ran = cluster.podman("id -u; echo wrong >&2; exit 7")
+    assert (ran.returncode, ran.stdout) == (7, "0\n"), ran.stderr
+    assert "wrong" in ran.stderr
+    assert cluster.left() == [""]
+
+
+def test_a_container_has_the_gpus_of_its_job_and_their_nics_and_no_others(cluster):
+    both = {"/dev/nvidiactl": ALLOWED, "/dev/infiniband/rdma_cm": ALLOWED}
+    first = cluster.podman(f"{OPEN_ALL}; env", slurm=("--gres=gpu:2",))
+    assert opened(first) == {
+        **both,
+        **verbs(cluster, "mlx5_3"),
+        "/dev/nvidia0": ALLOWED,
+        "/dev/nvidia1": ALLOWED,
+    }
+    assert "\nNCCL_IB_HCA==mlx5_3\n" in first.stdout
+    every = cluster.podman(OPEN_ALL, slurm=("--gres=gpu:8",))
+    assert opened(every) == {
+        **both,
+        **verbs(cluster, "mlx5_2", "mlx5_3"),
+        **{f"/dev/nvidia{number}": ALLOWED for number in range(8)},
+    }
+
+
+def test_the_nics_are_those_of_the_other_switch_for_the_other_gpus(cluster):
+    held = cluster.submit("--nodelist=gpu01", "--gres=gpu:4")
+    cluster.job(held)
+    ran = cluster.podman(f"{OPEN_ALL}; env", slurm=("--nodelist=gpu01", "--gres=gpu:1"))
+    assert {"/dev/nvidia4", *verbs(cluster, "mlx5_2")} < opened(ran).keys()
+    # CUDA counts the GPUs of the job from 0, as those that the container has.
+    assert "\nCUDA_VISIBLE_DEVICES=0\n" in ran.stdout
+    cluster.run("scancel", held)
+
+
+def test_slurm_forbids_a_gpu_that_a_user_takes_without_having_it(cluster):
+    ran = cluster.podman("--device", "/dev/nvidia5", OPEN_ALL)
+    seen = opened(ran)
+    assert (seen["/dev/nvidia0"], seen["/dev/nvidia5"]) == (ALLOWED, FORBIDDEN)
+
+
+def test_a_step_without_gpus_has_none(cluster):
+    inner = f"srun --gres=none sailloft-container run --rm --quiet oci-archive:{cluster.image} sh -c {OPEN_ALL!r}"
+    script = cluster.folder.parent / "home/job.sh"
+    script.write_text(f"#!/bin/sh\n{inner}\n")
+    output = script.with_name("output")
+    ran = cluster.user("sbatch", "--wait", "--gres=gpu:2", f"--output={output}", str(script))
+    assert (ran.returncode, output.read_text()) == (0, "")
+
+
+def test_two_tasks_of_a_node_and_two_nodes_have_containers_at_once(cluster):
+    ran = cluster.podman("echo $SLURM_PROCID $SLURMD_NODENAME", slurm=("--nodes=2", "--ntasks=4", "--gres=gpu:1"))
+    assert ran.returncode == 0, ran.stderr
+    tasks = dict(line.split() for line in ran.stdout.splitlines())
+    assert tasks.keys() == {"0", "1", "2", "3"}
+    assert {*tasks.values()} == {*NODES}
+
+
+def test_a_killed_job_leaves_nothing(cluster):
+    script = cluster.folder.parent / "home/killed.sh"
+    run = (
+        f"exec sailloft-container run --quiet oci-archive:{cluster.image} sh -c 'echo begun >/dev/shm/file; sleep 299'"
+    )
+    script.write_text(f"#!/bin/sh\n{run}\n")
+    job = cluster.user("sbatch", "--parsable", "--gres=gpu:1", "--output=/dev/null", str(script)).stdout.strip()
+    cluster.wait("the container runs", lambda: any("sleep 299" in line for line in cluster.left()))
+    assert job in cluster.left()
+    cluster.run("scancel", "--signal=KILL", "--full", job)
+    cluster.wait("the job is gone", lambda: not cluster.run("squeue", "--noheader"))
+    # Shared memory is the node's, as without a container.
+    cluster.wait("nothing is left", lambda: cluster.left() == ["file", ""])
+    cluster.run("rm", "/dev/shm/file")
+    cluster.wait("nodes stay in service", lambda: not any(node.is_out for node in cluster.states().values()))
+
+
+def test_root_starts_no_container(cluster):
+    assert "submit" in cluster.run("sh", "-c", "srun --gres=gpu:1 sailloft-container run image 2>&1 || :")
+
+
+def test_the_check_says_whether_containers_can_start(cluster):
+    assert cluster.run("sailloft-container", "check")
+    outside = cluster.user("sailloft-container", "run", "image")
+    assert outside.returncode == 1
+    assert "srun" in outside.stderr
+    cluster.run("mv", "/usr/bin/crun", "/usr/bin/crun.away")
+    try:
+        ran = cluster.user("sailloft-container", "check")
+        assert ran.returncode == 1
+        assert "crun" in ran.stdout
+    finally:
+        cluster.run("mv", "/usr/bin/crun.away", "/usr/bin/crun")
