@@ -61,9 +61,9 @@ def test_a_container_has_the_gpus_of_its_job_and_their_nics_and_no_others(cluste
 
 
 def test_the_nics_are_those_of_the_other_switch_for_the_other_gpus(cluster):
-    held = cluster.submit("--nodelist=gpu01", "--gres=gpu:4")
+    held = cluster.submit("--nodelist=holds01", "--gres=gpu:4")
     cluster.job(held)
-    ran = cluster.podman(f"{OPEN_ALL}; env", slurm=("--nodelist=gpu01", "--gres=gpu:1"))
+    ran = cluster.podman(f"{OPEN_ALL}; env", slurm=("--nodelist=holds01", "--gres=gpu:1"))
     assert {"/dev/nvidia4", *verbs(cluster, "mlx5_2")} < opened(ran).keys()
     # CUDA counts the GPUs of the job from 0, as those that the container has.
     assert "\nCUDA_VISIBLE_DEVICES=0\n" in ran.stdout

@@ -14,10 +14,12 @@ import gzip
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +33,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service impor
 
 # Of containers on a loaded machine, which otherwise take a second.
 START_S = 300
-NODES = ["gpu01", "gpu02"]
+NODES = ["holds01", "holds02"]
 USER = 65534
 SPACE = """set -eu
 root=$1
@@ -208,11 +210,17 @@ class ContainerCluster(SlurmCluster):
             self.processes[name].wait()
         self.holder.kill()
         self.holder.wait()
-        for name in NODES:
-            for top in Path("/sys/fs/cgroup").glob(f"*/slurm_{name}"):
-                for folder in sorted([top, *(one for one in top.rglob("*") if one.is_dir())], reverse=True):
+        for top in (top for name in NODES for top in Path("/sys/fs/cgroup").glob(f"*/slurm_{name}")):
+            for folder in sorted([top, *(one for one in top.rglob("*") if one.is_dir())], reverse=True):
+                # A step outlives its slurmd.
+                for pid in (folder / "cgroup.procs").read_text().split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
+                for _try in range(100):
                     with contextlib.suppress(OSError):
                         folder.rmdir()
+                        break
+                    time.sleep(0.05)
 
 
 @contextlib.contextmanager
