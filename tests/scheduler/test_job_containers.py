@@ -39,7 +39,7 @@ def test_output_and_status_of_a_container_are_those_of_the_job(cluster):
     ran = cluster.podman("id -u; echo wrong >&2; exit 7")
     assert (ran.returncode, ran.stdout) == (7, "0\n"), ran.stderr
     assert "wrong" in ran.stderr
-    assert cluster.left() == [""]
+    cluster.wait("nothing is left", lambda: not cluster.left())
 
 
 def test_a_container_has_the_gpus_of_its_job_and_their_nics_and_no_others(cluster):
@@ -105,7 +105,7 @@ def test_a_killed_job_leaves_nothing(cluster):
     cluster.run("scancel", "--signal=KILL", "--full", job)
     cluster.wait("the job is gone", lambda: not cluster.run("squeue", "--noheader"))
     # Shared memory is the node's, as without a container.
-    cluster.wait("nothing is left", lambda: cluster.left() == ["file", ""])
+    cluster.wait("nothing is left", lambda: cluster.left() == ["file"])
     cluster.run("rm", "/dev/shm/file")
     cluster.wait("nodes stay in service", lambda: not any(node.is_out for node in cluster.states().values()))
 

@@ -34,7 +34,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service impor
 # Of containers on a loaded machine, which otherwise take a second.
 START_S = 300
 NODES = ["holds01", "holds02"]
-USER = 65534
+# Debian's user games, who has no other process.
+USER = 5
 SPACE = """set -eu
 root=$1
 mount --make-rprivate /
@@ -175,7 +176,7 @@ class ContainerCluster(SlurmCluster):
         drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
         return subprocess.run(
             [*self.space, *drop, *command],
-            env={**self.environment, "HOME": str(home), "USER": "nobody", **environment},
+            env={**self.environment, "HOME": str(home), "USER": "games", **environment},
             cwd="/",
             capture_output=True,
             text=True,
@@ -200,8 +201,11 @@ class ContainerCluster(SlurmCluster):
 
     def left(self) -> list[str]:
         """Return what jobs have left: directories, files of shared memory, processes, mounts."""
-        script = f"ls {self.directory} /dev/shm; ps -o args= -U {USER}; grep {self.directory}/ /proc/self/mountinfo"
-        return self.run("sh", "-c", script, check=False).split("\n")
+        script = f"""ls -A {self.directory} | grep -vx .boot
+ls -A /dev/shm
+ps -o args= -U {USER}
+grep {self.directory}/ /proc/self/mountinfo"""
+        return self.run("sh", "-c", script, check=False).splitlines()
 
     def close(self) -> None:
         """End the daemons, their namespace and their cgroups."""

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.gpu 
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.host import (
     clock,
+    containers,
     edac,
     ethernet,
     file_systems,
@@ -54,4 +55,5 @@ READERS = (
     Reader("memory", memory.read, 20),
     Reader("clock", clock.read, 20),
     Reader("units", units.read, 20),
+    Reader("containers", containers.read, 95),
 )

@@ -153,5 +153,13 @@ RULES = (
     flag("clock_not_synchronised", "clock not synchronised", "configure", "adjtimex(2)", "clock", CONFIGURATION),
     Rule("clock_offset", "clock wrong", CONFIGURATION, AT_MOST, "configure", ESTIMATE, "clock", 0.1, unit="s"),
     flag("unit_failed", "unit failed", "watch", "systemctl(1)", "units", CONFIGURATION),
+    flag(
+        "container_cannot_start",
+        "jobs' containers cannot start",
+        "configure",
+        "podman-run(1)",
+        "containers",
+        CONFIGURATION,
+    ),
     flag("unit_inactive", "required unit not active", "configure", PLAN, "units", CONFIGURATION, expected=_unit),
 )
