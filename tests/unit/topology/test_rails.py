@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from planned_clusters import WITH_RAILS, recorded, server
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.rails import OF_ONE_SWITCH, rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths, path_class
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.rails import OF_ONE_SWITCH, rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 
 ORIGINALS = os.environ.get("SAILLOFT_RECORDINGS")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a job's container could start, by the node's own command, where the role scheduler has installed it."""
+"""The ability of the node to start a job's container, by the node's own command, where the role scheduler has installed it."""
 
 from __future__ import annotations
 
