@@ -27,7 +27,7 @@ _OF_SLURM = (
     *("options", "container_directory"),
 )
 # Part of programs and of files of settings, which have it without quotes.
-_DIRECTORY = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+DIRECTORY = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 # Lines that the plan makes itself; a line Include would hide another file from it.
 _LINES = ("nodename", "partitionname", "downnodes", "nodeset", "frontendname", "include")
 
@@ -105,7 +105,7 @@ def read(data: Mapping[str, Any], groups: Mapping[str, Iterable[str]], planned: 
         reimage_command=tuple(settings.value("reimage_command", values.texts, [])),
         state_directory=settings.value("state_directory", values.path, "/var/lib/slurm/slurmctld"),
         container_directory=settings.value(
-            "container_directory", values.matching(_DIRECTORY, 'write it like "/scratch/containers"'), ""
+            "container_directory", values.matching(DIRECTORY, 'write it like "/scratch/containers"'), ""
         ),
         checkpoint=_checkpoint(settings),
         options=_options(settings, {*(name.lower() for name in planned), *_LINES}),

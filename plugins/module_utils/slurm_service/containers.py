@@ -8,8 +8,10 @@ import shlex
 from collections.abc import Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.job_containers import main
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import EPILOG_PROGRAM, PROLOG_PROGRAM
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.request import DIRECTORY
 
 CODE = "/usr/lib/sailloft/job-containers.pyz"
 # In /usr/bin: sudo's secure_path has no /usr/local/bin on RHEL.
@@ -19,9 +21,14 @@ _HEAD = "#!/bin/sh\n# Written by sailloft.fleet.slurm_service; changes here are 
 
 
 def files(containers: Mapping[str, str] | None, python: str) -> dict[str, bytes]:
-    """Return the content by path; nothing without the option ``containers`` of slurm_service."""
+    """Return the content by path; nothing without the option ``containers`` of slurm_service. Raises RequestError."""
     if not containers:
         return {}
+    if not DIRECTORY.fullmatch(containers["directory"]):
+        raise RequestError(
+            f"slurm_service: containers.directory: {containers['directory']!r} is no directory for containers",
+            'write it like "/scratch/containers"',
+        )
     run, directory = f"{python} -I {CODE}", shlex.quote(containers["directory"])
     return {
         CODE: archive.build(main.__name__, with_bytecode=True),

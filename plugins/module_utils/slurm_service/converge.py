@@ -210,9 +210,10 @@ def _containers(system: System, options: Mapping[str, Any], check: bool) -> Outc
             outcome.differ(path, "other content" if held is not None else None, shown)
             if not check:
                 system.replace(path, content)
-        if path in wanted and path in containers.PROGRAMS and not (system.is_executable(path) or check):
-            system.make_executable(path)
+        if path in wanted and path in containers.PROGRAMS and not system.is_executable(path):
             outcome.differ(f"{path} executable", False, True)
+            if not check:
+                system.make_executable(path)
     return outcome
 
 

@@ -108,6 +108,13 @@ def test_options_accounting_and_programs():
     assert "StoragePass" not in made.files["slurmdbd.conf"]
 
 
+def test_containers_have_a_prolog_and_an_epilog_which_run_those_of_the_site():
+    text = planned(container_directory="/scratch/c", prolog="/opt/p").files["slurm.conf"].splitlines()
+    ours = {"Prolog=/usr/lib/sailloft/slurm-prolog", "Epilog=/usr/lib/sailloft/slurm-epilog", "PrologFlags=Alloc"}
+    assert ours <= set(text)
+    assert "Prolog=/opt/p" not in text
+
+
 def test_the_summary_says_how_often_to_write_a_checkpoint():
     counted = {"gb": 300, "write_gb_s": 10, "failures": 12, "node_days": 2880}
     assert Mentions("partition gpu", "4 nodes", "12 counted") in planned(checkpoint=counted).summary
@@ -124,6 +131,7 @@ def test_the_summary_says_how_often_to_write_a_checkpoint():
         ({"partitions": []}, ["partitions"]),
         ({"partitions": [{"name": "a b", "groups": ["nodes"]}]}, ["a b"]),
         ({"controllers": []}, ["controllers"]),
+        ({"container_directory": "/scratch/a b"}, ["container_directory"]),
         ({"version": "new"}, ["version", "22.05"]),
         ({"options": {"RebootProgram": "/x"}}, ["RebootProgram"]),
         ({"options": {"Include": "/x"}}, ["Include"]),

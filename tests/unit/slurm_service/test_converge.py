@@ -13,6 +13,7 @@ from recorded_nodes import RECORDED
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service import containers
 from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service.converge import PENDING, converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service.release import release
 
@@ -194,6 +195,38 @@ def test_a_killed_restart_of_slurmd_is_made_by_the_next_run(host):
 def test_in_an_image_slurmd_is_only_enabled(host):
     assert calls(host, node(now=False))[0] == ["systemctl --root=/ enable slurmd.service"]
     assert not host.exists(PENDING)
+
+
+def test_a_node_with_containers_has_their_programs_before_slurmd_needs_them(host):
+    converge(host, node())
+    wanted = {**node(), "containers": {"directory": "/scratch/c", "prolog": "/opt/p", "epilog": ""}}
+    before = calls(host, wanted, check=True)
+    assert (before[0], host.exists(containers.CODE)) == ([], False)
+    host.dies_at = "systemctl"
+    with pytest.raises(KilledError):
+        converge(host, wanted)
+    assert all(host.is_executable(program) for program in containers.PROGRAMS)
+    host.dies_at = ""
+    converge(host, wanted)
+    assert not converge(host, wanted).changed
+    assert "exec /opt/p" in host.read("/usr/lib/sailloft/slurm-prolog")
+    drop_in = host.read("/etc/systemd/system/slurmd.service.d/sailloft.conf").splitlines()
+    assert "RequiresMountsFor=/scratch/c" in drop_in
+    os.chmod(host.path("/usr/bin/sailloft-container"), 0o644)
+    assert converge(host, wanted, True).changed
+    assert converge(host, wanted).changed
+    assert not converge(host, wanted).changed
+    # Without the option, they are gone.
+    converge(host, node())
+    assert not any(host.exists(path) for path in (containers.CODE, *containers.PROGRAMS))
+    assert not converge(host, node()).changed
+
+
+@pytest.mark.parametrize("directory", ["scratch", "/scratch/a b", "/", "/scratch/../x", ""])
+def test_a_wrong_directory_of_containers_is_refused(host, directory):
+    with pytest.raises(HostError):
+        converge(host, {**node(), "containers": {"directory": directory, "prolog": "", "epilog": ""}})
+    assert not host.exists("/usr/lib/sailloft")
 
 
 def test_a_daemon_of_another_name_is_refused(host, tmp_path):
