@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 
 import pytest
 from container_cluster import NODES, OPEN_ALL, container_cluster
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="slurmd needs root for cgroups")
-ALLOWED, FORBIDDEN = "No such device or address", "Operation not permitted"
+ALLOWED, FORBIDDEN = "No such device", "Operation not permitted"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,8 @@ def cluster():
 def opened(ran):
     """Return what happened to each device of a container."""
     assert ran.returncode == 0, ran.stderr
-    return dict(re.findall(r"(?m)^(/dev/\S+): (.*)$", ran.stdout))
+    found = re.findall(r"(?m)^(/dev/\S+): (.*)$", ran.stdout)
+    return {path: ALLOWED if said.startswith(ALLOWED) else said for path, said in found}
 
 
 def verbs(cluster, *names):
@@ -77,7 +79,7 @@ def test_slurm_forbids_a_gpu_that_a_user_takes_without_having_it(cluster):
 
 
 def test_a_step_without_gpus_has_none(cluster):
-    inner = f"srun --gres=none sailloft-container run --rm --quiet oci-archive:{cluster.image} sh -c {OPEN_ALL!r}"
+    inner = f"srun --gres=none sailloft-container run --rm --quiet oci-archive:{cluster.image} sh -c {shlex.quote(OPEN_ALL)}"
     script = cluster.folder.parent / "home/job.sh"
     script.write_text(f"#!/bin/sh\n{inner}\n")
     output = script.with_name("output")

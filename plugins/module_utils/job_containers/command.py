@@ -65,7 +65,9 @@ def arguments(
     # A NIC of several GPUs once.
     nics = cdi.nics_in(rdma_spec, of_gpus)
     devices += [f"{cdi.RDMA}={name}" for name in nics]
-    options = [option for device in devices for option in ("--device", device)]
+    # Slurm's variables, CUDA_VISIBLE_DEVICES and the user's; those of the image are kept. podman 4.3 does not take this
+    # from containers.conf.
+    options = ["--env-host", *(option for device in devices for option in ("--device", device))]
     if nics:
         options += ["--env", f"NCCL_IB_HCA=={','.join(nics)}"]
     if has_nccl_conf:

@@ -31,7 +31,6 @@ CONTAINERS_CONF, STORAGE_CONF = "containers.conf", "storage.conf"
 CONTAINERS_TEXT = """# Written by sailloft-container.
 [containers]
 cgroups = "disabled"
-env_host = true
 ipcns = "host"
 label = false
 log_driver = "none"

@@ -156,6 +156,13 @@ class ContainerCluster(SlurmCluster):
         """Start a program in the namespace."""
         super().start(name, *self.space, *command)
 
+    def start_node(self, name: str, *options: str) -> None:
+        """Start the slurmd of a node, which has the directory of containers for itself."""
+        for folder in (self.directory, f"{self.directory}-{name}", self.folder / f"spool-{name}"):
+            Path(folder).mkdir(exist_ok=True)
+        share = f'mount --bind {self.directory}-{name} {self.directory}; exec /usr/sbin/slurmd -D -N {name} "$@"'
+        self.start(name, "unshare", "--mount", "sh", "-c", share, "sh", *options)
+
     def write(self, files, gate: str = "") -> None:
         """Write the planned files; the devices are in the namespace's /dev."""
         super().write(files, gate)
@@ -201,7 +208,7 @@ class ContainerCluster(SlurmCluster):
 
     def left(self) -> list[str]:
         """Return what jobs have left: directories, files of shared memory, processes, mounts."""
-        script = f"""ls -A {self.directory} | grep -vx .boot
+        script = f"""ls -A {self.directory}-* | grep -E '^[0-9]'
 ls -A /dev/shm
 ps -o args= -U {USER}
 grep {self.directory}/ /proc/self/mountinfo"""

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The ability of the node to start a job's container, by the node's own command, where the role scheduler has installed it."""
+"""The ability of a node to start jobs' containers, by the command that the role scheduler installs there."""
 
 from __future__ import annotations
 
