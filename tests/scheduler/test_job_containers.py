@@ -17,6 +17,16 @@ from container_cluster import NODES, OPEN_ALL, container_cluster
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="slurmd needs root for cgroups")
 ALLOWED, FORBIDDEN = "No such device", "Operation not permitted"
 
+# The sum of 1 and 2, each from a node.
+REDUCE = """
+import os, torch, torch.distributed as group
+rank = int(os.environ["SLURM_PROCID"])
+group.init_process_group("gloo", init_method="tcp://127.0.0.1:29517", rank=rank, world_size=2)
+value = torch.ones(1) * (rank + 1)
+group.all_reduce(value)
+print(value.item())
+"""
+
 
 @pytest.fixture(scope="module")
 def cluster():
@@ -79,7 +89,8 @@ def test_slurm_forbids_a_gpu_that_a_user_takes_without_having_it(cluster):
 
 
 def test_a_step_without_gpus_has_none(cluster):
-    inner = f"srun --gres=none sailloft-container run --rm --quiet oci-archive:{cluster.image} sh -c {shlex.quote(OPEN_ALL)}"
+    inside = f"oci-archive:{cluster.image} sh -c {shlex.quote(OPEN_ALL)}"
+    inner = f"srun --gres=none sailloft-container run --rm --quiet {inside}"
     script = cluster.folder.parent / "home/job.sh"
     script.write_text(f"#!/bin/sh\n{inner}\n")
     output = script.with_name("output")
@@ -93,6 +104,18 @@ def test_two_tasks_of_a_node_and_two_nodes_have_containers_at_once(cluster):
     tasks = dict(line.split() for line in ran.stdout.splitlines())
     assert tasks.keys() == {"0", "1", "2", "3"}
     assert {*tasks.values()} == {*NODES}
+
+
+@pytest.mark.long
+def test_containers_of_two_nodes_reduce_over_gloo(cluster):
+    """The container has this machine's Python and PyTorch, from its /usr."""
+    volumes = [f"--volume={path}:ro" for path in ("/usr:/usr", "/usr/lib:/lib", "/usr/lib64:/lib64", "/etc:/etc")]
+    ran = cluster.podman(
+        *volumes,
+        f"/usr/bin/python3 -c {shlex.quote(REDUCE)}",
+        slurm=("--nodes=2", "--ntasks-per-node=1", "--gres=gpu:1"),
+    )
+    assert (ran.returncode, sorted(ran.stdout.split())) == (0, ["3.0", "3.0"]), ran.stderr
 
 
 def test_a_killed_job_leaves_nothing(cluster):
