@@ -58,9 +58,8 @@ def check(system: System, directory: str) -> list[str]:
     ]
     cause = jobs.fault(system, directory) if system.exists(directory) else ""
     faults += [cause] if cause else []
-    ran = subprocess.run(
-        NAMESPACE, capture_output=True, text=True, check=False, **({"user": NOBODY, "group": NOBODY} if is_root else {})
-    )
+    other = NOBODY if is_root else None
+    ran = subprocess.run(NAMESPACE, capture_output=True, text=True, check=False, user=other, group=other)
     if ran.returncode:
         faults.append(
             f"users cannot make a user namespace: {ran.stderr.strip():.120}; see /proc/sys/user/max_user_namespaces, "
