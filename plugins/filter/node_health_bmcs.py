@@ -40,7 +40,7 @@ def node_health_bmcs(names: list[str], hostvars: Mapping[str, Any]) -> list[dict
     from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
 
     variables = VariablesOfHosts(hostvars)
-    bmcs = []
+    bmcs: list[dict[str, Any]] = []
     for name in names:
         try:
             bmc = variables[name].get("node_boot_bmc") or {}
