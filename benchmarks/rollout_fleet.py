@@ -15,7 +15,7 @@ because real ones do not use the controller's processors; what ssh and the Redfi
 it. The boot server's store, the statement, the proofs and all of Ansible are real, in a temporary directory.
 
 With --real, each node is a directory that sshd, on the loopback, shows as the node's files; ssh, the Redfish client and
-the emulator of sushy-tools are real, the boots are not. It needs root, sshd and its user.
+the emulator of sushy-tools are real, the boots are not. It needs root, and sshd and its user (Debian: openssh-server).
 
 The peer is peers/rollout_by_hand.yml, with the same Ansible, forks and pipelining. It has no waves, no proof and no
 rollback.

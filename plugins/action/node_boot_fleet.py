@@ -53,8 +53,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_domains import domains_of
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, ReachedHost
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.domains import domains_of
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.shells import HostsOfTask, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
 INFO, RESTART = "sailloft.fleet.node_image_info", "sailloft.fleet.node_boot_restart"

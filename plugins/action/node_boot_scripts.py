@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.common.values impor
     unicast_mac,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.named import NamedNodesAction
 
 DEFAULT_IMAGE = {"channel": "stable"}
 # Timeouts in seconds. A node with terabytes of memory trains it for a quarter of an hour; a day is a wrong unit.

@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.bmc impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_shells import HostsOfTask, ReachedHost
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.shells import HostsOfTask, ReachedHost
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.print_lines import print_lines
 
 MODULE = "sailloft.fleet.node_firmware"

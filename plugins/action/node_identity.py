@@ -10,7 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.named import NamedNodesAction
 
 SETTINGS = {"content", "mode", "owner", "group"}
 

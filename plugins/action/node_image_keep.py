@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.named import NamedNodesAction
 
 
 def report_row(name: str, row: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:

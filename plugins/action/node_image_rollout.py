@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_nodes import NamedNodesAction
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.named import NamedNodesAction
 
 KEPT = ("mac", "running", "holds", "tried", "spare", "domains", "power_kw")
 

@@ -45,7 +45,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.repair.world import
 )
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.named_variables import VariablesOfHosts
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_domains import domains_of
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.domains import domains_of
 
 PERCENT = values.within(0, 100)
 NUMBERS = {

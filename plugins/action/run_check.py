@@ -20,8 +20,8 @@ from ansible_collections.sailloft.fleet.plugins.plugin_utils import host_facts, 
 from ansible_collections.sailloft.fleet.plugins.plugin_utils import playbook_registry as registry
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.inventory_sources import cause, unread
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.shared_bmcs import refuse_shared_bmcs
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.role_values import check_values, fault
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.shared_bmcs import refuse_shared_bmcs
 
 try:
     from ansible.template import trust_as_template

@@ -23,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import b
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import INITRD, boot_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import node_files
-from ansible_collections.sailloft.fleet.plugins.plugin_utils import node_shells
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes import shells
 
 IMAGE = Sample("gpu-node", knows=(), base=b"base", gpu=b"driver")
 OTHER = Sample("gpu-node", knows=(), base=b"base", gpu=b"driver 2")
@@ -95,7 +95,7 @@ class Site:
         self.asked = []
         self.clock = SimpleNamespace(now_s=1000.0)
         self.lock = threading.Lock()
-        monkeypatch.setattr(node_shells, "ReachedHost", lambda _action, name, *_rest: self.place(name))
+        monkeypatch.setattr(shells, "ReachedHost", lambda _action, name, *_rest: self.place(name))
         monkeypatch.setattr(boot_fleet, "INTERVAL_S", 0.02)
 
     def place(self, name):

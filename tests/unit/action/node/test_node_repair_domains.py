@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.node_domains import domains_of
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.nodes.domains import domains_of
 
 
 def test_the_blueprint_gives_rack_and_leaf_switches_and_the_inventory_the_rest():
