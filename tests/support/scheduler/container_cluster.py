@@ -91,7 +91,7 @@ json.dump(spec, open(output, "w"))
 """
 # Tries to open each file of a device.
 OPEN_ALL = """for file in /dev/nvidia* /dev/infiniband/*; do
-    [ -c "$file" ] && echo "$file: $(cat "$file" 2>&1 | sed 's/.*: //')"
+    if [ -c "$file" ]; then echo "$file: $(cat "$file" 2>&1 | sed 's/.*: //')"; fi
 done"""
 COMMANDS = ("sh", "cat", "sed", "sleep", "id", "env", "ls", "tr")
 
