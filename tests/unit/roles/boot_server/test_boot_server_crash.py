@@ -95,7 +95,7 @@ def crashed(tmp_path: Path, servers: str) -> tuple[str, dict]:
         vmcore={tmp_path}/old servers='{servers}' crash_key=age1x
         age() {{ cat; }}
         makedumpfile() {{
-            if [ "$1" = --dump-dmesg ]; then echo "[ 1.5] Kernel panic - not syncing: x" >"$3"; else cat "$5"; fi
+            if [ "$1" = --dump-dmesg ]; then echo "[ 1.5] Kernel panic - not syncing: x" >"$3"; else cat "$7"; fi
         }}
         bring_up_network() {{ echo network; }}
         reboot() {{ trap - EXIT; echo REBOOTED; exit 0; }}
