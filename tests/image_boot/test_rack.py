@@ -175,7 +175,7 @@ def rack(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rac
         shutil.copy(Path(image.store.path).with_name("keys") / name, rooms.folder / "tmp")
     of_rooms = rooms.inventory["all"]["children"]["rooms"]["children"]
     for group, (name,) in GROUPS.items():
-        of_rooms[group]["hosts"][name] = {
+        of_rooms[group]["hosts"][name] |= {
             "boot_server_address": ADDRESSES[name],
             "boot_server_netmask": "255.255.255.0",
         }

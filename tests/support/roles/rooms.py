@@ -88,11 +88,12 @@ class Rooms:
             **local,
             "ansible_pipelining": True,
             "ansible_remote_tmp": str(folder / "tmp"),
-            "ansible_python_interpreter": f"{folder}/{{{{ inventory_hostname }}}}/python",
             "packages_install": False,
             **variables,
         }
-        children = {group: {"hosts": {name: {} for name in names}} for group, names in groups.items()}
+        # Of each host: a task that another host delegates has that one's inventory_hostname.
+        own = {name: {"ansible_python_interpreter": f"{folder}/{name}/python"} for name in self.names}
+        children = {group: {"hosts": {name: own[name] for name in names}} for group, names in groups.items()}
         here = {**local, "ansible_python_interpreter": sys.executable}
         whole = {"hosts": {"localhost": here}, "children": {"rooms": {"children": children, "vars": of_rooms}}}
         self.inventory = {"all": whole}
