@@ -156,12 +156,8 @@ class Node:
         _start(tree, ANSWER)
         self._root(tree, image)
         port = free_port()
-        wire = [
-            "-netdev",
-            f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22",
-            "-device",
-            "e1000,netdev=net,bus=pcie.0",
-        ]
+        network = f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"
+        wire = ["-netdev", network, "-device", "e1000,netdev=net,bus=pcie.0"]
         with (self.folder / "qemu.log").open("w") as log:
             machine = subprocess.Popen([*self._command(image, console, "/first"), *wire], stdout=log, stderr=log)
         try:
