@@ -44,7 +44,9 @@ def test_a_release_has_its_version_and_its_changes(commit: Path) -> None:
     assert manifest["collection_info"]["version"] == "7.8.9"
     assert "v7.8.9" in changelog
     assert "Release Summary" in changelog
-    assert not [name for name in names if name.startswith("changelogs/fragments/")]
+    assert not [name for name in names if name.startswith(("changelogs/fragments/", "changelogs/."))]
+    # Code in one backtick, which reStructuredText takes for a title.
+    assert "title-reference" not in changelog
     assert git(archive.parent, "log", "-1", "--format=%s") == ["Version 7.8.9"]
     assert not git(commit, "status", "--porcelain")
     assert git(commit, "rev-parse", "HEAD") == git(archive.parent, "rev-parse", "HEAD~1")
