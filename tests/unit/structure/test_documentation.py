@@ -67,6 +67,26 @@ def test_pages_name_variables_that_exist():
     assert {page: names for page, names in unknown.items() if names} == {}
 
 
+# What a command of a page runs, and its variables.
+CALL = re.compile(r"playbooks/(\w+)\.yml|sailloft\.fleet\.(\w+)")
+EXTRA = re.compile(r"""-e ['"{]*([a-z]\w+)["']?[=:]""")
+PLACEHOLDERS = {"MODULE", "NAME", "ROLE"}
+
+
+def test_commands_name_playbooks_plugins_and_variables_that_exist():
+    plugins = KNOWN | {
+        path.stem for folder in ("callback", "inventory") for path in (ROOT / "plugins" / folder).glob("*")
+    }
+    variables = KNOWN | OTHERS | set(yaml.safe_load((ROOT / "meta/run_specs.yml").read_text())["variables"])
+    texts = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES}
+    calls = [(page, name) for page, text in texts.items() for call in CALL.findall(text) for name in call if name]
+    extras = [(page, name) for page, text in texts.items() for name in EXTRA.findall(text)]
+    assert len(calls) > 200
+    assert len(extras) > 30
+    assert [call for call in calls if call[1] not in plugins | PLACEHOLDERS] == []
+    assert [extra for extra in extras if extra[1] not in variables] == []
+
+
 def test_pages_name_files_that_exist():
     paths = {(page, path) for page in PAGES for path in set(FILE.findall(page.read_text())) - ELSEWHERE}
     assert {
