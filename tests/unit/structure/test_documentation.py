@@ -96,6 +96,15 @@ def test_pages_name_files_that_exist():
     } == set()
 
 
+def test_files_beside_an_inventory_are_hidden():
+    """Ansible reads every other file of a directory as an inventory: the lines of a key become hosts."""
+    named = [
+        (page.name, name) for page in PAGES for name in re.findall(r"inventory_dir }}/([\w.-]+)", page.read_text())
+    ]
+    assert len(named) > 3
+    assert [place for place in named if not place[1].startswith(".") and not place[1].endswith(".yml")] == []
+
+
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(?:#([^)\s]+))?\)")
 # A page as code, roles and playbooks name it, with the anchor of a heading.
 MENTION = re.compile(r"(?<![\w/])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
