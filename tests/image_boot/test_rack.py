@@ -132,7 +132,7 @@ class Rack:
         words = ["ssh", "-F", "none", "-p", "2222", "-i", f"{self.rooms.folder}/tmp/{key}"]
         words += [word for option in options for word in ("-o", option)]
         output = self.rooms.run(
-            "boot1", "sh", "-c", '"$@"; echo "status $?"', "sh", *words, f"root@{ADDRESSES[NODE]}", command
+            "boot1", "sh", "-c", '"$@" 2>&1; echo "status $?"', "sh", *words, f"root@{ADDRESSES[NODE]}", command
         )
         text, _status, status = output.strip().rpartition("status ")
         return int(status), text.strip()
