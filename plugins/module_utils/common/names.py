@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.texts import excerpt
 
 # The difflib ratio of two names of one role without its prefix, or of one dictionary, above which one is a likely
-# misspelling of the other: "headrom" and "headroom" have 0.93, "domian" and "domain" 0.83, "nsf" and "nfs" 0.67,
+# misspelling of the other: "headrom" and "headroom" have 0.93, "domian" and "domain" 0.83, "speed" and "peer" 0.67,
 # "asicc" and "policy" 0.36.
-NEAR = 0.66
+NEAR = 0.7
 # The same for all variables of a site: "recoding" and "recording" have 0.94, "record" and "recording" 0.8.
 NEAR_WHOLE = 0.85
 
@@ -28,10 +28,16 @@ def nearest(name: str, valid_names: Iterable[str]) -> str:
     return next(iter(get_close_matches(name, sorted(valid_names), n=1, cutoff=NEAR_WHOLE)), "")
 
 
+def _near(name: str, valid_names: list[str]) -> list[str]:
+    """Return the name of which ``name`` is a likely misspelling, also one with the same letters ("nsf", "nfs")."""
+    near = get_close_matches(name, valid_names, n=1, cutoff=NEAR)
+    return near or [valid for valid in valid_names if sorted(valid) == sorted(name)][:1]
+
+
 def valid_settings(setting: str, valid_names: Iterable[str]) -> str:
     """Return the remedy for an unknown setting: the name of which it is a likely misspelling, or all valid ones."""
     names = sorted(valid_names)
-    matches = get_close_matches(setting, names, n=1, cutoff=NEAR)
+    matches = _near(setting, names)
     return f"did you mean {matches[0]}?" if matches else f"valid settings: {', '.join(names)}"
 
 
@@ -41,7 +47,7 @@ def unknown_names(role: str, hosts_by_name: dict[str, list[str]], valid_names: I
     start = len(f"{role}_")
     texts = []
     for name in sorted(set(hosts_by_name) - set(names)):
-        matches = get_close_matches(name[start:], [valid_name[start:] for valid_name in names], n=1, cutoff=NEAR)
+        matches = _near(name[start:], [valid_name[start:] for valid_name in names])
         listed = f"ansible-doc -t role sailloft.fleet.{role} lists its variables"
         remedy = f"did you mean {role}_{matches[0]}?" if matches else listed
         hosts = excerpt(sorted(hosts_by_name[name]))

@@ -11,7 +11,7 @@ import pytest
 from messages import raises
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import layer_key
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import BUILD_FORMAT, layer_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import (
@@ -91,7 +91,7 @@ def test_the_keyring_of_an_rpm_archive_is_not_an_input():
 
 
 def test_the_key_of_a_layer_is_the_digest_of_its_format_inputs_parent_and_lists():
-    whole = {"format": 6, "layer": INPUTS, "parent": "d" * 64, "releases": {"a": "1"}}
+    whole = {"format": BUILD_FORMAT, "layer": INPUTS, "parent": "d" * 64, "releases": {"a": "1"}}
     assert layer_key(LAYER, "d" * 64, {"a": "1"}, DIGESTS) == hashlib.sha256(canonical_json(whole)).hexdigest()
 
 

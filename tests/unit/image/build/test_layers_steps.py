@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -85,7 +86,7 @@ class Site:
         return True
 
     def short(self, text):
-        return str(text).replace(f"{self.folder}/", "")
+        return re.sub(r"lent-\w+", "lent", str(text).replace(f"{self.folder}/", ""))
 
     def answer(self, argv):
         self.lines.append(self.short(" ".join(argv[:2] if argv[0] in ("mksquashfs", "veritysetup") else argv)))
@@ -124,6 +125,7 @@ def test_an_upper_layer_is_built_on_an_overlay_of_the_layers_below(site):
     built = site.build(top, below(site.folder, "base", "gpu"))
     squashfs, lower = "mount -t squashfs -o loop,ro,nodev", "lowerdir=work/lower-1:work/lower-0"
     root, upper = "work/root", "upperdir=work/upper,workdir=work/overlay overlay work/root"
+    lent = "lowerdir=cache/apt/a,upperdir=work/lent/upper,workdir=work/lent/work overlay work/root/var/cache/a"
     assert site.lines == [
         f"layer top {{'SOURCE_DATE_EPOCH': '{EPOCH}'}}",
         f"{squashfs} base/layer.squashfs work/lower-0",
@@ -133,8 +135,12 @@ def test_an_upper_layer_is_built_on_an_overlay_of_the_layers_below(site):
         f"install top from {{'var/cache/a': 'cache/apt/a'}} beside work {root}",
         f"contents {root}",
         "mount -t tmpfs -o mode=0700,nosuid,nodev tmpfs work/memory",
+        f"mount -t overlay -o {lent}",
         f"role site.x.one of top in memory with network {root}",
+        "umount work/root/var/cache/a",
+        f"mount -t overlay -o {lent}",
         f"role site.x.two of top in memory with network {root}",
+        "umount work/root/var/cache/a",
         f"packages {root}",
         f"clean {root}",
         f"umount {root}",
