@@ -62,8 +62,9 @@ class Released:
     def run(self, command: str) -> str:
         """Return the output of a command on the node, which must succeed."""
         options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes"]
-        words = ["ssh", "-F", "none", "-i", self.folder / "key", "-p", str(self.port), "root@127.0.0.1", command]
-        return subprocess.check_output([*words, *(word for option in options for word in ("-o", option))], text=True)
+        words = ["ssh", "-F", "none", "-i", self.folder / "key", "-p", str(self.port)]
+        words += [word for option in options for word in ("-o", option)]
+        return subprocess.check_output([*words, "root@127.0.0.1", command], text=True)
 
     def left(self, number: int) -> int:
         """Return how many blocks of a drive, read from its file on this host, have the tenant's data."""
