@@ -17,16 +17,6 @@ from container_cluster import NODES, OPEN_ALL, container_cluster
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="slurmd needs root for cgroups")
 ALLOWED, FORBIDDEN = "No such device", "Operation not permitted"
 
-# The sum of 1 and 2, each from a node.
-REDUCE = """
-import os, torch, torch.distributed as group
-rank = int(os.environ["SLURM_PROCID"])
-group.init_process_group("gloo", init_method="tcp://127.0.0.1:29517", rank=rank, world_size=2)
-value = torch.ones(1) * (rank + 1)
-group.all_reduce(value)
-print(value.item())
-"""
-
 
 @pytest.fixture(scope="module")
 def cluster():
@@ -106,18 +96,6 @@ def test_two_tasks_of_a_node_and_two_nodes_have_containers_at_once(cluster):
     assert {*tasks.values()} == {*NODES}
 
 
-@pytest.mark.long
-def test_containers_of_two_nodes_reduce_over_gloo(cluster):
-    """The container has this machine's Python and PyTorch, from its /usr."""
-    volumes = [f"--volume={path}:ro" for path in ("/usr:/usr", "/usr/lib:/lib", "/usr/lib64:/lib64", "/etc:/etc")]
-    ran = cluster.podman(
-        *volumes,
-        f"/usr/bin/python3 -c {shlex.quote(REDUCE)}",
-        slurm=("--nodes=2", "--ntasks-per-node=1", "--gres=gpu:1"),
-    )
-    assert (ran.returncode, sorted(ran.stdout.split())) == (0, ["3.0", "3.0"]), ran.stderr
-
-
 def test_a_killed_job_leaves_nothing(cluster):
     script = cluster.folder.parent / "home/killed.sh"
     run = (
@@ -125,7 +103,7 @@ def test_a_killed_job_leaves_nothing(cluster):
     )
     script.write_text(f"#!/bin/sh\n{run}\n")
     job = cluster.user("sbatch", "--parsable", "--gres=gpu:1", "--output=/dev/null", str(script)).stdout.strip()
-    cluster.wait("the container runs", lambda: any("sleep 299" in line for line in cluster.left()))
+    cluster.wait("the container runs", lambda: "file" in cluster.left())
     assert job in cluster.left()
     cluster.run("scancel", "--signal=KILL", "--full", job)
     cluster.wait("the job is gone", lambda: not cluster.run("squeue", "--noheader"))
