@@ -299,7 +299,7 @@ def test_a_package_whose_script_fails_in_a_role_is_named(root, make_role):
 @pytest.mark.long
 def test_a_role_with_the_network_has_the_lists_of_the_archives_and_leaves_none(site, requested, make_role):
     make_role("installing", "- name: Install it\n  ansible.builtin.apt: {name: hello}\n")
-    requested["site"] = {"parent": "gpu", "network": True, "roles": [{"name": "installing"}]}
+    requested["site"] = {"parent": "gpu", "packages": ["apt"], "network": True, "roles": [{"name": "installing"}]}
     site.build(requested)
     layer = site.tree("node")["site"]
     command = ["unsquashfs", "-lls", layer / "layer.squashfs"]
