@@ -62,6 +62,7 @@ def test_a_container_has_the_gpus_of_its_job_and_their_nics_and_no_others(cluste
     }
 
 
+@pytest.mark.long
 def test_the_nics_are_those_of_the_other_switch_for_the_other_gpus(cluster):
     held = cluster.submit("--nodelist=holds01", "--gres=gpu:4")
     cluster.job(held)
@@ -72,12 +73,14 @@ def test_the_nics_are_those_of_the_other_switch_for_the_other_gpus(cluster):
     cluster.run("scancel", held)
 
 
+@pytest.mark.long
 def test_slurm_forbids_a_gpu_that_a_user_takes_without_having_it(cluster):
     ran = cluster.podman("--device", "/dev/nvidia5", OPEN_ALL)
     seen = opened(ran)
     assert (seen["/dev/nvidia0"], seen["/dev/nvidia5"]) == (ALLOWED, FORBIDDEN)
 
 
+@pytest.mark.long
 def test_a_step_without_gpus_has_none(cluster):
     inside = f"oci-archive:{cluster.image} sh -c {shlex.quote(OPEN_ALL)}"
     inner = f"srun --gres=none sailloft-container run --rm --quiet {inside}"
@@ -88,6 +91,7 @@ def test_a_step_without_gpus_has_none(cluster):
     assert (ran.returncode, output.read_text()) == (0, "")
 
 
+@pytest.mark.long
 def test_two_tasks_of_a_node_and_two_nodes_have_containers_at_once(cluster):
     ran = cluster.podman("echo $SLURM_PROCID $SLURMD_NODENAME", slurm=("--nodes=2", "--ntasks=4", "--gres=gpu:1"))
     assert ran.returncode == 0, ran.stderr
@@ -96,6 +100,7 @@ def test_two_tasks_of_a_node_and_two_nodes_have_containers_at_once(cluster):
     assert {*tasks.values()} == {*NODES}
 
 
+@pytest.mark.long
 def test_a_killed_job_leaves_nothing(cluster):
     script = cluster.folder.parent / "home/killed.sh"
     run = (
@@ -117,6 +122,7 @@ def test_root_starts_no_container(cluster):
     assert "submit" in cluster.run("sh", "-c", "srun --gres=gpu:1 sailloft-container run image 2>&1 || :")
 
 
+@pytest.mark.long
 def test_the_check_says_whether_containers_can_start(cluster):
     assert cluster.run("sailloft-container", "check")
     outside = cluster.user("sailloft-container", "run", "image")
