@@ -66,8 +66,8 @@ mkdir $root/proc
 mount -t proc proc $root/proc
 mount -t tmpfs -o mode=755 tmpfs /run
 for path in usr/bin usr/lib; do
-    mkdir -p $root/over/$path $root/work/$path
-    mount -t overlay overlay -o lowerdir=/$path,upperdir=$root/over/$path,workdir=$root/work/$path /$path
+    mkdir -p $root/over/$path $root/beneath/$path
+    mount -t overlay overlay -o lowerdir=/$path,upperdir=$root/over/$path,workdir=$root/beneath/$path /$path
 done
 mount --move $dev /dev
 mkdir -p /run/lock

@@ -39,7 +39,7 @@ def test_a_job_has_a_directory_of_its_own_until_it_ends(directory):
     assert os.stat(directory).st_mode & 0o777 == 0o711
     with open(f"{folder}/{jobs.CONTAINERS_CONF}") as file:
         assert f'"{folder}/tmp"' in file.read()
-    os.makedirs(f"{folder}/storage/overlay/1/work/work", 0o000)
+    os.makedirs(f"{folder}/storage/overlay/1/closed", 0o000)
     os.symlink("/etc", f"{folder}/storage/etc")
     jobs.clean(directory, JOB)
     jobs.clean(directory, JOB)
