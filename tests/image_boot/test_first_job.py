@@ -63,7 +63,16 @@ class SmallNode:
             options += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,multidevs=remap"]
         self.node = Node(network, options, memory_mib=MEMORY_MIB, number=number)
         known_hosts = network.folder / f"{name}-known_hosts"
-        self.ssh_options = ["-F", "none", "-i", key, "-o", f"UserKnownHostsFile={known_hosts}", "-o", "BatchMode=yes"]
+        self.ssh_options = [
+            "-F",
+            "none",
+            "-i",
+            os.fspath(key),
+            "-o",
+            f"UserKnownHostsFile={known_hosts}",
+            "-o",
+            "BatchMode=yes",
+        ]
         self.ssh_options += ["-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=60"]
 
     def ssh(self, command: str, text: str = "") -> subprocess.CompletedProcess[str]:
