@@ -4,7 +4,7 @@
 
 Real: the image as the inventory has it, the boot from the firmware on, two NVMe drives a node, slurmctld and slurmd of
 Ubuntu, the page's environment for PyTorch. Emulated: the nodes, without GPUs and TPM, so that the key of munge comes by
-SSH; the shared directory is the emulator's (9p).
+SSH and the service for secrets is a stand-in; the shared directory is the emulator's (9p).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ PATIENCE = {"MessageTimeout": "100", "TCPTimeout": "30", "SlurmdTimeout": "120"}
 # The kernel may not find the emulator's timer, and its clock runs away if it trusts the time stamps of a processor that
 # waits: munge refuses credentials of another time.
 ARGUMENTS = ["no_timer_check", "tsc=unstable"]
+STAND_IN = "[Service]\nExecStart=\nExecStart=/bin/true\n"
 
 
 class SmallNode:
@@ -162,10 +163,11 @@ def controller(nodes: dict[str, SmallNode], network: Network, tmp_path: Path) ->
     planned = plan(settings, {"nodes": NAMES}, dict.fromkeys(NAMES, recorded), None, SPARES)
     controller = UbuntuController(network, "boot1", NAMES, planned.files)
     for node in nodes.values():
-        node.run(
-            "install -o munge -g munge -m 400 /dev/stdin /etc/munge/munge.key && systemctl restart munge slurmd",
-            controller.key,
-        )
+        # munge does not start without the node's secrets, which need a TPM.
+        node.run("mkdir -p /run/systemd/system/sailloft-identity.service.d")
+        node.run("cat >/run/systemd/system/sailloft-identity.service.d/test.conf", STAND_IN)
+        node.run("install -o munge -g munge -m 400 /dev/stdin /etc/munge/munge.key", controller.key)
+        node.run("systemctl daemon-reload && systemctl restart munge slurmd")
     controller.wait("nodes", lambda: not any(node.is_absent for node in controller.states().values()), 600)
     controller.release(SPARES, *NAMES)
     return controller
