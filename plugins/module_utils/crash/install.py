@@ -124,7 +124,7 @@ def _initramfs(system: System, version: str, init: str, drivers: Sequence[str]) 
             cpio.character_device("dev/console", 5, 1),
             cpio.file("init", init.encode(), executable=True),
             *userland.entries(root, PROGRAMS),
-            *kernel_modules.entries(root, version, drivers),
+            *kernel_modules.entries(root, version, drivers, with_watchdogs=True),
         ]
     except ImageError as error:
         raise HostError.of(error) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import glob
 import os
 import re
 import sys
@@ -73,7 +74,7 @@ def load(key: str, root: str = "/") -> None:
                 "add crashkernel=512M to the image's kernel_arguments; if it is there, look for crashkernel in dmesg",
             )
         machine = os.uname().machine
-        line = command_line(report, device(report.mac, root), key, machine)
+        line = command_line(report, device(report.mac, root), watchdogs(root), key, machine)
     except OSError as error:
         remedy = "boot the node from its image, with a kernel that has kdump (CONFIG_CRASH_DUMP)"
         raise CrashError(f"{error.filename}: {error.strerror}", remedy) from error
@@ -82,12 +83,13 @@ def load(key: str, root: str = "/") -> None:
         raise CrashError(f"the kernel took the crash kernel, but {LOADED} is not 1", "look into dmesg")
 
 
-def command_line(report: BootReport, device_path: str, key: str, machine: str) -> str:
+def command_line(report: BootReport, device_path: str, watchdog_modules: list[str], key: str, machine: str) -> str:
     """Return the crash kernel's command line: that of the node, but for what would harm it. Raises CrashError."""
     kept = [word for word in report.arguments.split() if not word.startswith(REMOVED)]
     settings = {
         "sailloft.crash": key,
         "sailloft.device": device_path,
+        "sailloft.watchdogs": ",".join(watchdog_modules),
         "sailloft.node": report.node,
         "sailloft.image": report.image,
         "sailloft.servers": ",".join(report.servers),
@@ -117,6 +119,26 @@ def device(mac: str, root: str = "/") -> str:
         if address == mac and found:
             return found[1]
     return ""
+
+
+def watchdogs(root: str = "/") -> list[str]:
+    """Return the modules of the node's watchdogs, those of a device before those of the devices below it.
+
+    A watchdog that runs resets the machine in the middle of the dump, unless the crash kernel has its driver: that
+    feeds one that it finds running (Documentation/watchdog/watchdog-kernel-api.rst, WDOG_HW_RUNNING).
+    """
+    top = os.path.realpath(os.path.join(root, "sys/devices"))
+    modules: list[str] = []
+    for place in sorted(glob.glob(os.path.join(root, "sys/class/watchdog/*/device"))):
+        path, drivers = os.path.realpath(place), []
+        while path.startswith(f"{top}/"):
+            module = os.path.join(path, "driver/module")
+            # One that is built in is there without being loaded.
+            if os.path.exists(os.path.join(module, "initstate")):
+                drivers.append(os.path.basename(os.path.realpath(module)))
+            path = os.path.dirname(path)
+        modules += [name for name in reversed(drivers) if name not in modules]
+    return modules
 
 
 def _kexec_file_load(machine: str, line: str) -> None:

@@ -31,6 +31,8 @@ def kernel(root: Path, suffix: str = "", config: str = "", drop: str = "") -> Pa
         "kernel/md/dm-bufio.ko": [],
         "kernel/crypto/helper.ko": [],
         "kernel/sound/snd.ko": [],
+        "kernel/drivers/watchdog/iTCO_wdt.ko": [],
+        "kernel/drivers/mfd/lpc_ich.ko": [],
     }
     table = {path: needs for path, needs in table.items() if drop not in path or not drop}
     for path in table:

@@ -61,16 +61,41 @@ def test_the_nic_that_booted_is_the_only_device_of_the_crash_kernel(node: Path):
     assert load.device("52:54:00:00:00:00", str(node)) == ""
 
 
+def test_the_crash_kernel_gets_the_modules_of_the_watchdogs_and_of_the_devices_that_have_them(node: Path):
+    assert load.watchdogs(str(node)) == []
+    bridge = "devices/pci0000:00/0000:00:1f.0"
+    for device, driver, is_loaded in (
+        (bridge, "lpc_ich", True),
+        (f"{bridge}/iTCO_wdt.1.auto", "iTCO_wdt", True),
+        ("devices/platform/wdat_wdt", "wdat_wdt", True),
+        ("devices/platform/softdog", "softdog", False),
+    ):
+        for folder in (f"sys/{device}/driver", f"sys/module/{driver}"):
+            (node / folder).mkdir(parents=True)
+        (node / f"sys/{device}/driver/module").symlink_to(node / f"sys/module/{driver}")
+        if is_loaded:
+            (node / f"sys/module/{driver}/initstate").write_text("live\n")
+    for number, device in enumerate(
+        (f"{bridge}/iTCO_wdt.1.auto", "devices/platform/wdat_wdt", "devices/platform/softdog")
+    ):
+        (node / f"sys/{device}/watchdog/watchdog{number}").mkdir(parents=True)
+        (node / f"sys/{device}/watchdog/watchdog{number}/device").symlink_to("../..")
+        (node / "sys/class/watchdog").mkdir(exist_ok=True)
+        (node / f"sys/class/watchdog/watchdog{number}").symlink_to(f"../../{device}/watchdog/watchdog{number}")
+    assert load.watchdogs(str(node)) == ["lpc_ich", "iTCO_wdt", "wdat_wdt"]
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_command_line_is_the_nodes_without_what_takes_memory_or_boots(node: Path, machine: str):
     report = boot_report.load(json.dumps(REPORT), "bm01")
-    words = load.command_line(report, NIC, KEY, machine).split()
+    words = load.command_line(report, NIC, ["lpc_ich", "iTCO_wdt"], KEY, machine).split()
     assert words[:2] == ["console=ttyS0", "iommu=pt"]
     assert not [word for word in words if word.startswith(("crashkernel", "hugepages", "isolcpus", "initrd"))]
     given = dict(word.split("=", 1) for word in words if word.startswith(("sailloft.", "BOOTIF")))
     assert given == {
         "sailloft.crash": KEY,
         "sailloft.device": NIC,
+        "sailloft.watchdogs": "lpc_ich,iTCO_wdt",
         "sailloft.node": "bm01",
         "sailloft.image": "a" * 64,
         "sailloft.servers": "http://10.9.0.1,http://10.9.0.2",
@@ -83,7 +108,7 @@ def test_the_command_line_is_the_nodes_without_what_takes_memory_or_boots(node: 
 def test_a_command_line_that_the_kernel_would_cut_is_refused(node: Path):
     report = boot_report.load(json.dumps({**REPORT, "arguments": "x=y " * 500}), "bm01")
     with pytest.raises(CrashError):
-        load.command_line(report, NIC, KEY, "x86_64")
+        load.command_line(report, NIC, [], KEY, "x86_64")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The kernel modules that the first stage needs, from an image's root: for NICs, TPMs and mounts."""
+"""The kernel modules that the first stage needs, from an image's root: for NICs, TPMs, mounts and watchdogs."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ MOUNTING = ("loop", "squashfs", "overlay")
 VERITY = ("dm_mod", "dm_verity", "sha256_generic", "sha256_ssse3", "sha256_arm64", "sha2_ce")
 # TPMs, where their drivers are not built in.
 TPMS = ("tpm_tis", "tpm_crb", "tpm_tis_spi")
+# Drivers of watchdogs, and of the devices of Intel's chip sets that have them (drivers/watchdog/Kconfig, ITCO_WDT).
+WATCHDOGS, WITH_WATCHDOGS = "kernel/drivers/watchdog/", ("lpc_ich", "i2c_i801")
 
 FILE = re.compile(r"(?:.*/)?([^/]+)\.ko(?:\.(gz|xz|zst))?")
 
 
-def entries(root: Path, version: str, drivers: Sequence[str] = ()) -> list[cpio.Entry]:
+def entries(root: Path, version: str, drivers: Sequence[str] = (), with_watchdogs: bool = False) -> list[cpio.Entry]:
     """Return the modules, unpacked (the archive is compressed as a whole), and modprobe's tables of them.
 
-    ``drivers`` are modules beside the usual ones. Raises ImageError if the kernel is missing, or lacks one of these or
-    something that the first stage requires.
+    ``drivers`` are modules beside the usual ones, ``with_watchdogs`` adds those of all watchdogs. Raises ImageError if
+    the kernel is missing, or lacks one of these or something that the first stage requires.
     """
     subject = f"kernel {version}"
     folders = [f"{top}/modules/{version}" for top in ("usr/lib", "lib")]
@@ -73,7 +75,11 @@ def entries(root: Path, version: str, drivers: Sequence[str] = ()) -> list[cpio.
             remedy = "correct drivers of the layers; it must be in the layer that brings the kernel, or below it"
             raise ImageError(f"has no module {name}", remedy, subject=subject)
 
-    paths = _closure([*own, *NETWORK, *BUSES, *MOUNTING, *VERITY, *TPMS], dependencies, soft)
+    usual = [*NETWORK, *BUSES, *MOUNTING, *VERITY, *TPMS]
+    if with_watchdogs:
+        usual += [name for name, (path, _needs) in dependencies.items() if path.startswith(WATCHDOGS)]
+        usual += WITH_WATCHDOGS
+    paths = _closure([*own, *usual], dependencies, soft)
     names = {module_name(path) for path in paths}
     place = f"lib/modules/{version}"
     files = [cpio.file(f"{place}/{plain(path)}", _unpacked(inside(root, f"{folder}/{path}", True))) for path in paths]
