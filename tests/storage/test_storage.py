@@ -98,6 +98,11 @@ def test_the_second_epoch_comes_from_the_cache(live):
     assert epochs["second"]["link_bytes"] < epochs["first"]["link_bytes"] / 100
 
 
+def test_an_image_mounts_blank_drives_however_long_their_file_system_takes(tmp_path):
+    booted = machine.Node(tmp_path).boot("kept", image(keep=True))["booted"]
+    assert (booted["marker"], booted["source"].split()[1:2]) == (None, ["xfs"]), booted
+
+
 def test_a_new_image_mounts_what_was_kept(node, live):
     results = node.boot("kept", image(keep=True))
     booted = results["booted"]

@@ -18,6 +18,8 @@ HEAD = "# Written by sailloft.fleet.storage_client; changes here are lost.\n"
 # The file systems of drives are made by a service, which starts later than systemd's local mounts. Without default
 # dependencies, a target that wants a unit does not wait for it: systemd.target(5). If the service fails, a drive may be
 # another node's, or a part of a stripe: it is not mounted, and the health check tells.
+# By "/dev/disk/by-label" the mount would also wait for the device, and fail after 90 s (DefaultDeviceTimeoutSec), however
+# long the service takes to make the file systems.
 LOCAL = """[Unit]
 Description=Local storage {label} (Sailloft)
 DefaultDependencies=no
@@ -27,7 +29,7 @@ After={boot}
 Before=umount.target multi-user.target slurmd.service
 
 [Mount]
-What=/dev/disk/by-label/{label}
+What=LABEL={label}
 Where={path}
 Type=xfs
 Options=noatime

@@ -67,6 +67,8 @@ MASKED = (
 # The first drive is on the first NUMA node and somebody's; the others are on the second.
 DRIVES, DRIVE_BYTES = 4, 448 << 20
 SECOND_NODE = ("0000:41:00.0", "0000:42:00.0", "0000:43:00.0")
+# On a loaded machine a boot takes minutes. To make a file system takes longer than a device is waited for.
+LIMITS = "[Manager]\nDefaultTimeoutStartSec=900\nDefaultDeviceTimeoutSec=1\n"
 SERVICE = """[Unit]
 After=multi-user.target
 [Service]
@@ -130,6 +132,8 @@ class Node:
         tree, image, console = self.folder / step, self.folder / "initramfs", self.folder / f"{step}.log"
         units = tree / "etc/systemd/system"
         units.mkdir(parents=True)
+        (tree / "etc/systemd/system.conf.d").mkdir()
+        (tree / "etc/systemd/system.conf.d/limits.conf").write_text(LIMITS)
         if prepare:
             (units / "inside.service").write_text(SERVICE.format(step=step))
             prepare(tree)
@@ -192,8 +196,6 @@ class Node:
             command += ["-drive", drive, "-device", f"pcie-root-port,id=port{number},bus={bus},chassis={number + 1}"]
             command += ["-device", f"nvme,serial=S{number},drive=d{number},bus=port{number}"]
         arguments = f"rdinit={init} console=ttyS0 quiet panic=-1 no_timer_check systemd.show_status=false"
-        # On a loaded machine a boot takes minutes.
-        arguments += " systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900"
         command += ["-kernel", str(self.system / "vmlinuz"), "-initrd", str(image), "-append", arguments]
         return [*command, "-serial", f"file:{console}"]
 
