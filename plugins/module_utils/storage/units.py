@@ -18,8 +18,8 @@ HEAD = "# Written by sailloft.fleet.storage_client; changes here are lost.\n"
 # The file systems of drives are made by a service, which starts later than systemd's local mounts. Without default
 # dependencies, a target that wants a unit does not wait for it: systemd.target(5). If the service fails, a drive may be
 # another node's, or a part of a stripe: it is not mounted, and the health check tells.
-# By "/dev/disk/by-label" the mount would also wait for the device, and fail after 90 s (DefaultDeviceTimeoutSec), however
-# long the service takes to make the file systems.
+# By "/dev/disk/by-label" the mount would also wait for the device, and fail after 90 s (DefaultDeviceTimeoutSec), also
+# while the service makes the file system.
 LOCAL = """[Unit]
 Description=Local storage {label} (Sailloft)
 DefaultDependencies=no

@@ -105,7 +105,7 @@ class StorageHost(System):
 
     def _of(self, unit: str) -> tuple[str, str]:
         lines = dict(line.partition("=")[::2] for line in (self.read(f"/etc/systemd/system/{unit}") or "").splitlines())
-        return lines.get("What", "").rpartition("/")[2], lines.get("Where", "")
+        return lines.get("What", "").removeprefix("LABEL="), lines.get("Where", "")
 
     def _state(self, unit: str) -> str:
         is_active = unit in self.running or self.path(self._of(unit)[1]) in self.mounted
