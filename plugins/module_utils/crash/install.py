@@ -47,6 +47,8 @@ ConditionPathExists=/run/sailloft/boot.json
 [Service]
 Type=oneshot
 RemainAfterExit=yes
+# The drivers of watchdogs may be loading: the crash kernel needs the same.
+ExecStartPre=-udevadm settle --timeout=60
 ExecStart={python} {code} {key}
 
 [Install]
