@@ -178,7 +178,7 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "kernel_arguments": lambda _given: {**WAITS, "acs": {"not_taken": []}},
     "nic_firmware": lambda _given: {**WAITS, "devices": {}, "diff": {"before": {}, "after": {}}},
     "node_boot_hold": lambda _given: {"conflicts": []},
-    "node_boot_statement": lambda _given: {"text": "", "sequence": 1, "nodes": 0},
+    "node_boot_statement": lambda _given: {"text": "", "sequence": 1, "nodes": 0, "files": []},
     "node_identity_info": lambda _given: {"ek": base64.b64encode(EK).decode()},
     "node_identity": lambda _given: {"written": [], "removed": [], "others": [], "withheld": [], "bundles": {}},
     "node_image": image,
