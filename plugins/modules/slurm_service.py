@@ -11,8 +11,8 @@ version_added: 0.1.0
 description:
   - On a controller it writes the planned files and runs C(slurmctld.service). On a node it runs C(slurmd.service),
     which fetches its files from the O(controllers), and writes C(/usr/lib/sailloft/slurm-health), its
-    HealthCheckProgram. For O(containers) it also writes the command C(sailloft-container)
-    and Slurm's Prolog and Epilog. On a login host it writes C(slurm.conf).
+    HealthCheckProgram, and a Prolog and Epilog that are empty without O(containers), for which it also writes the
+    command C(sailloft-container). On a login host it writes C(slurm.conf).
   - slurmctld is restarted only for what it takes only when it starts (RV(restarts)); everything else is reconfigured.
     slurmd is restarted if O(restart_key) changes. Jobs go on in both cases.
   - Nodes that the controller did not have before are drained with the reason C(sailloft-gate) before they can get a
@@ -49,13 +49,13 @@ options:
   containers:
     description: >-
       For containers of jobs on a node the C(directory), as O(sailloft.fleet.slurm_plan#module:container_directory), and
-      the site's C(prolog) and C(epilog), which run with those of the containers. Without, jobs have none.
+      the site's C(prolog) and C(epilog), which run with those of the containers.
     type: dict
     suboptions:
       directory:
-        description: A directory of its own on a local file system.
+        description: A directory of its own on a local file system; empty for no containers.
         type: str
-        required: true
+        default: ""
       prolog:
         description: A program to run after the containers' Prolog.
         type: str
@@ -117,8 +117,9 @@ def main() -> None:
             "restart_key": {"type": "str", "default": "", "no_log": False},
             "containers": {
                 "type": "dict",
+                "apply_defaults": True,
                 "options": {
-                    "directory": {"type": "str", "required": True},
+                    "directory": {"type": "str", "default": ""},
                     "prolog": {"type": "str", "default": ""},
                     "epilog": {"type": "str", "default": ""},
                 },

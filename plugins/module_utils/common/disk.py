@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 # The temporary file beside NAME, which is renamed to NAME when it is complete. Its name is always the same, so that the
@@ -58,6 +58,24 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, prepare: Prepare = p
                 os.remove(temporary)
             raise
     sync_directory(os.path.dirname(temporary))
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str], wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a file, which is made and stays. Without ``wait``, yields False if another holds it.
+
+    The directory must exist. Raises OSError.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(handle)
 
 
 def _alone(path: str | os.PathLike[str], mode: int) -> int:

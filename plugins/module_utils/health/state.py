@@ -9,7 +9,6 @@ the fault that says so.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -235,13 +234,5 @@ def set_aside(cause: str, directory: str = DIRECTORY) -> Event:
 def locked(name: str, run: str = RUN, wait: bool = True) -> Iterator[bool]:
     """Hold a lock of the node's checker. Without ``wait``, yields False if another holds it. Raises OSError."""
     os.makedirs(run, mode=0o700, exist_ok=True)
-    handle = os.open(os.path.join(run, f"{name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(handle)
+    with disk.locked(os.path.join(run, f"{name}.lock"), wait) as is_alone:
+        yield is_alone

@@ -21,7 +21,8 @@ RDMA, GPU = "sailloft.fleet/rdma", "sailloft.fleet/gpu"
 ALL = "all"
 # Connections by librdmacm need it beside any NIC; it lets nobody use a NIC.
 RDMA_CM = "/dev/infiniband/rdma_cm"
-_GPU_NODE = re.compile(r"/dev/nvidia\d+")
+# A part of a GPU with MIG has the GPU's file, too, and those of its capabilities.
+_GPU_NODE, _MIG_NODE = re.compile(r"/dev/nvidia\d+"), "/dev/nvidia-caps/"
 
 
 def rdma_spec(
@@ -103,7 +104,8 @@ def gpu_names(spec: Mapping[str, Any], numbers: Sequence[int]) -> list[str]:
     by_node: dict[frozenset[str], str] = {}
     for device in spec["devices"]:
         nodes = frozenset(node for node in _nodes(device) if _GPU_NODE.fullmatch(node))
-        by_node.setdefault(nodes, device["name"])
+        if not any(node.startswith(_MIG_NODE) for node in _nodes(device)):
+            by_node.setdefault(nodes, device["name"])
     return [by_node[frozenset({f"/dev/nvidia{number}"})] for number in numbers]
 
 

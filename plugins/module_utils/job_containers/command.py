@@ -18,6 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.job_containers.jobs
 PODMAN = "podman"
 # Those of podman's commands that start a container of an image.
 STARTING = ("run", "create")
+# The cgroup of a job's script, of both versions of cgroups.
+BATCH = "/step_batch/"
 
 
 def environment(folder: str, current: Mapping[str, str]) -> dict[str, str]:
@@ -30,18 +32,21 @@ def environment(folder: str, current: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def gpus(current: Mapping[str, str]) -> list[int]:
+def gpus(current: Mapping[str, str], cgroups: str) -> list[int]:
     """Return the numbers N of /dev/nvidiaN that Slurm gave to the step, in a job's script to the job.
 
-    A step inherits the variables of the script that starts it, also where it has no GPU.
+    A step inherits the variables of the script that starts it, also where it has no GPU; a job's script those of the
+    step that submits it. ``cgroups``: /proc/self/cgroup, which has the name of the step.
     """
-    text = current.get("SLURM_STEP_GPUS" if "SLURM_STEP_ID" in current else "SLURM_JOB_GPUS", "")
+    is_step = "SLURM_STEP_ID" in current and BATCH not in cgroups
+    text = current.get("SLURM_STEP_GPUS" if is_step else "SLURM_JOB_GPUS", "")
     return [int(word) for word in text.split(",") if word.isdecimal()]
 
 
 def arguments(
     given: Sequence[str],
     current: Mapping[str, str],
+    cgroups: str,
     gpu_spec: Mapping[str, Any],
     rdma_spec: Mapping[str, Any],
     has_nccl_conf: bool,
@@ -52,7 +57,7 @@ def arguments(
     """
     if not given or given[0] not in STARTING:
         return [PODMAN, *given]
-    numbers = gpus(current)
+    numbers = gpus(current, cgroups)
     try:
         devices = [f"{cdi.GPU}={name}" for name in cdi.gpu_names(gpu_spec, numbers)]
     except KeyError as error:

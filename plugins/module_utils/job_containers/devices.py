@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.disk import locked
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.job_containers import cdi
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
@@ -21,12 +24,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs
 FOLDER = "/run/cdi"
 RDMA_FILE, GPU_FILE = f"{FOLDER}/sailloft-rdma.json", f"{FOLDER}/sailloft-gpu.json"
 # What the files were made of.
-KEY_FILE = "/run/sailloft/job-containers.key"
+KEY_FILE, LOCK_FILE = "/run/sailloft/job-containers.key", "/run/sailloft/job-containers.lock"
+# Of nvidia-ctk. Engines read no file before it is complete.
+NEW_FILE = "/run/sailloft/job-containers-gpu.json"
 VERBS, GPUS, DRIVER = "/sys/class/infiniband_verbs", "/proc/driver/nvidia/gpus", "/proc/driver/nvidia/version"
 NCCL_CONF = "/etc/nccl.conf"
 # Of 8 GPUs it takes seconds, with a driver that is not kept loaded longer.
 NVIDIA_CTK_S = 60
-NVIDIA_CTK = ("nvidia-ctk", "cdi", "generate", "--format=json", f"--output={GPU_FILE}", "--vendor=sailloft.fleet")
+NVIDIA_CTK = ("nvidia-ctk", "cdi", "generate", "--format=json", f"--output={NEW_FILE}", "--vendor=sailloft.fleet")
 _MINOR = re.compile(r"^Device Minor:\s*(\d+)\s*$", re.MULTILINE)
 _HCA = re.compile(r"^NCCL_IB_HCA=(.*)$", re.MULTILINE)
 
@@ -34,13 +39,24 @@ _HCA = re.compile(r"^NCCL_IB_HCA=(.*)$", re.MULTILINE)
 def refresh(system: System) -> list[str]:
     """Write the files that are not of the present driver and devices, and return what failed, as lines.
 
-    A file that cannot be made is removed: a job then learns that the device is not there.
+    A file that cannot be made is removed: a job then learns that the device is not there. Prologs, slurmd's start and
+    the health check wait for each other. Raises HostError.
     """
+    try:
+        os.makedirs(os.path.dirname(system.path(LOCK_FILE)), exist_ok=True)
+        with locked(system.path(LOCK_FILE)):
+            return _refreshed(system)
+    except OSError as error:
+        raise HostError(f"{LOCK_FILE}: {error.strerror}", "look at the file system of /run") from error
+
+
+def _refreshed(system: System) -> list[str]:
     verbs, minors = _verbs(system), _minors(system)
     nccl = system.read(NCCL_CONF) or ""
     parts = [verbs, minors, system.read(DRIVER), nccl, system.exists(cdi.RDMA_CM), cdi.VERSION]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    if system.read(KEY_FILE) == key:
+    wanted = [path for path, devices in ((RDMA_FILE, verbs), (GPU_FILE, minors)) if devices]
+    if system.read(KEY_FILE) == key and all(system.exists(path) for path in wanted):
         return []
     failures = []
     try:
@@ -55,18 +71,29 @@ def refresh(system: System) -> list[str]:
     except SailloftError as error:
         system.remove(RDMA_FILE)
         failures.append(f"RDMA devices for containers: {error}")
-    system.remove(GPU_FILE)
-    if minors:
-        try:
-            system.run(list(NVIDIA_CTK), timeout_s=NVIDIA_CTK_S)
-            cdi.gpu_names(loaded(system, GPU_FILE), sorted(minors.values()))
-        except SailloftError as error:
-            failures.append(f"GPUs for containers: {error}")
-        except (KeyError, TypeError, ValueError) as error:
-            failures.append(f"GPUs for containers: nvidia-ctk wrote no device for /dev/nvidiaN: {error!r:.80}")
+    failures += _write_gpus(system, sorted(minors.values()))
     if not failures:
         system.replace(KEY_FILE, key.encode())
     return failures
+
+
+def _write_gpus(system: System, minors: list[int]) -> list[str]:
+    if not minors:
+        system.remove(GPU_FILE)
+        return []
+    try:
+        system.remove(NEW_FILE)
+        system.run(list(NVIDIA_CTK), timeout_s=NVIDIA_CTK_S)
+        cdi.gpu_names(loaded(system, NEW_FILE), minors)
+        system.replace(GPU_FILE, system.read_bytes(NEW_FILE) or b"")
+    except SailloftError as error:
+        failure = str(error)
+    except (KeyError, TypeError, ValueError) as error:
+        failure = f"nvidia-ctk wrote no device for /dev/nvidiaN, as for a GPU with MIG: {error!r:.80}"
+    else:
+        return []
+    system.remove(GPU_FILE)
+    return [f"GPUs for containers: {failure}"]
 
 
 def loaded(system: System, path: str) -> dict[str, Any]:

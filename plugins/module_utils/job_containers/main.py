@@ -14,9 +14,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.job_containers import command, devices, jobs
 
 CHECK = "check"
-NOBODY = 65534
+CGROUPS = "/proc/self/cgroup"
 # What podman does first for a user: a user namespace with root's IDs, and a mount in it.
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "true")
+AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+# Since 23.10, Ubuntu's AppArmor lets only programs with a profile have rights in a user namespace; podman has one.
+RESTRICTED, AS_PODMAN = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", ("aa-exec", "--profile=podman", "--")
 PROGRAMS = (command.PODMAN, "crun")
 
 
@@ -27,13 +30,17 @@ def main(arguments: list[str]) -> int:
     """
     part, directory, *given = arguments
     system = System()
+    if part != "podman":
+        # Users read what Prolog writes, whatever mask slurmd has.
+        os.umask(0o022)
     try:
         if part == "prolog":
             for line in devices.refresh(system):
                 _say(line)
             jobs.prepare(system, directory, os.environ)
         elif part == "epilog":
-            jobs.clean(directory, os.environ)
+            for path in jobs.clean(directory, os.environ):
+                _say(f"{path} is not empty yet; the next Epilog removes it")
         elif given[:1] == [CHECK]:
             faults = check(system, directory)
             print("\n".join(faults or ["containers of jobs can start"]))
@@ -56,14 +63,15 @@ def check(system: System, directory: str) -> list[str]:
         for name in PROGRAMS
         if not any(system.is_executable(f"{path}/{name}") for path in paths)
     ]
-    cause = jobs.fault(system, directory) if system.exists(directory) else ""
+    cause = jobs.fault(system, directory)
     faults += [cause] if cause else []
-    other = NOBODY if is_root else None
-    ran = subprocess.run(NAMESPACE, capture_output=True, text=True, check=False, user=other, group=other)
-    if ran.returncode:
+    as_podman = AS_PODMAN if system.read(RESTRICTED) == "1" else ()
+    try:
+        system.run([*as_podman, *(AS_NOBODY if is_root else ()), *NAMESPACE])
+    except HostError as error:
         faults.append(
-            f"users cannot make a user namespace: {ran.stderr.strip():.120}; see /proc/sys/user/max_user_namespaces, "
-            "kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns"
+            f"users cannot make a user namespace: {error.cause:.160}; see /proc/sys/user/max_user_namespaces, "
+            "kernel.unprivileged_userns_clone and, with AppArmor, the profile podman"
         )
     return faults
 
@@ -82,6 +90,7 @@ def _podman(system: System, directory: str, given: list[str]) -> None:
     argv = command.arguments(
         given,
         os.environ,
+        system.read(CGROUPS) or "",
         devices.loaded(system, devices.GPU_FILE),
         devices.loaded(system, devices.RDMA_FILE),
         system.exists(devices.NCCL_CONF),

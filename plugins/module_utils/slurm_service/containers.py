@@ -20,24 +20,26 @@ PROGRAMS = (COMMAND, PROLOG_PROGRAM, EPILOG_PROGRAM)
 _HEAD = "#!/bin/sh\n# Written by sailloft.fleet.slurm_service; changes here are lost.\n"
 
 
-def files(containers: Mapping[str, str] | None, python: str) -> dict[str, bytes]:
-    """Return the content by path; nothing without the option ``containers`` of slurm_service. Raises RequestError."""
-    if not containers:
-        return {}
-    if not DIRECTORY.fullmatch(containers["directory"]):
+def files(containers: Mapping[str, str], python: str) -> dict[str, bytes]:
+    """Return the content by path, of the option ``containers`` of slurm_service. Raises RequestError.
+
+    Prolog and Epilog are on every node, so that the controllers may name them before all nodes have containers, and
+    after: a node on which they are missing is drained by its next job.
+    """
+    if containers["directory"] and not DIRECTORY.fullmatch(containers["directory"]):
         raise RequestError(
             f"slurm_service: containers.directory: {containers['directory']!r} is no directory for containers",
             'write it like "/scratch/containers"',
         )
     run, directory = f"{python} -I {CODE}", shlex.quote(containers["directory"])
-    return {
-        CODE: archive.build(main.__name__, with_bytecode=True),
-        COMMAND: f'{_HEAD}exec {run} podman {directory} "$@"\n'.encode(),
-        **{
-            path: f"{_HEAD}{run} {part} {directory} || exit 1\n{_then(containers[part])}".encode()
-            for part, path in (("prolog", PROLOG_PROGRAM), ("epilog", EPILOG_PROGRAM))
-        },
-    }
+    wanted = {}
+    if containers["directory"]:
+        wanted[CODE] = archive.build(main.__name__, with_bytecode=True)
+        wanted[COMMAND] = f'{_HEAD}exec {run} podman {directory} "$@"\n'.encode()
+    for part, path in (("prolog", PROLOG_PROGRAM), ("epilog", EPILOG_PROGRAM)):
+        ours = f"{run} {part} {directory} || exit 1\n" if containers["directory"] else ""
+        wanted[path] = f"{_HEAD}{ours}{_then(containers[part])}".encode()
+    return wanted
 
 
 def _then(program: str) -> str:

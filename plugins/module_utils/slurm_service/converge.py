@@ -185,20 +185,20 @@ def _node(system: System, options: Mapping[str, Any], check: bool) -> Outcome:
 
 
 def _drop_in(options: Mapping[str, Any], key: str) -> str:
-    made = options.get("containers")
+    directory = options["containers"]["directory"]
     return DROP_IN_TEXT.format(
         servers=",".join(options["controllers"]),
         key=key or "none",
-        mounts=f"RequiresMountsFor={made['directory']}\n" if made else "",
+        mounts=f"RequiresMountsFor={directory}\n" if directory else "",
         # Root's check renews the devices of containers; its failure is for sailloft-health to see.
-        before=f"ExecStartPre=-{containers.COMMAND} check\n" if made else "",
+        before=f"ExecStartPre=-{containers.COMMAND} check\n" if directory else "",
     )
 
 
 def _containers(system: System, options: Mapping[str, Any], check: bool) -> Outcome:
-    """Write the programs for containers of jobs, or remove them."""
+    """Write Prolog and Epilog, and the programs for containers of jobs, or remove these."""
     outcome = Outcome()
-    wanted = containers.files(options.get("containers"), sys.executable)
+    wanted = containers.files(options["containers"], sys.executable)
     for path in (containers.CODE, *containers.PROGRAMS):
         content, held = wanted.get(path), system.read_bytes(path)
         if content is None and held is not None:

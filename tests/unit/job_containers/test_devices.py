@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jsonschema
@@ -37,7 +38,7 @@ class Node(System):
         (cpu / "cpulist").write_text("0\n")
         (cpu / "meminfo").write_text("Node 0 MemTotal: 1000 kB\n")
         self.calls, self.fails = 0, False
-        self.minors = list(range(8))
+        self.minors, self.has_mig = list(range(8)), False
 
     def run(self, argv, stdin=None, timeout_s=None) -> str:
         assert argv[0] == "nvidia-ctk"
@@ -46,6 +47,7 @@ class Node(System):
             raise HostError("nvidia-ctk is not installed on this host")
         named = {
             **{str(7 - number): [f"/dev/nvidia{number}"] for number in self.minors},
+            **({"3:0": ["/dev/nvidia3", "/dev/nvidia-caps/nvidia-cap30"]} if self.has_mig else {}),
             "all": [f"/dev/nvidia{number}" for number in self.minors],
         }
         listed = [
@@ -155,6 +157,39 @@ def test_a_failed_tool_leaves_no_old_file_and_is_tried_again(node):
 def test_a_gpu_that_the_tool_does_not_list_is_a_failure(node):
     node.minors.remove(3)
     assert len(devices.refresh(node)) == 1
+
+
+def test_a_part_of_a_gpu_with_mig_is_not_taken_for_the_gpu(node):
+    node.minors.remove(3)
+    node.has_mig = True
+    assert len(devices.refresh(node)) == 1
+
+
+def test_a_file_that_somebody_removed_is_made_again(node):
+    devices.refresh(node)
+    for path in (devices.GPU_FILE, devices.RDMA_FILE):
+        node.remove(path)
+        assert devices.refresh(node) == []
+        assert node.exists(path)
+
+
+def test_a_container_that_starts_meanwhile_finds_the_whole_file(node):
+    devices.refresh(node)
+    first, run = node.read(devices.GPU_FILE), node.run
+    (Path(node.root) / "proc/driver/nvidia/version").write_text("another\n")
+
+    def seen(*arguments, **options):
+        assert node.read(devices.GPU_FILE) == first
+        return run(*arguments, **options)
+
+    node.run = seen
+    assert devices.refresh(node) == []
+
+
+def test_programs_that_begin_together_make_the_files_once(node):
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(lambda _number: devices.refresh(node), range(8))] == [[]] * 8
+    assert node.calls == 1
 
 
 def test_devices_of_gpus_follow_the_kernels_numbers(node):

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -22,6 +24,7 @@ class Local(System):
     kind = "xfs"
 
     def run(self, argv, stdin=None, timeout_s=None) -> str:
+        assert os.path.exists(argv[-1])
         return f"{self.kind}\n"
 
 
@@ -58,10 +61,46 @@ def test_a_boot_ends_what_no_epilog_has_removed(directory, monkeypatch, tmp_path
     assert {"7", "9"} <= {*os.listdir(directory)}
     boot_id.write_text("two\n")
     jobs.prepare(Local(), directory, {**JOB, "SLURM_JOB_ID": "10"})
-    assert {*os.listdir(directory)} == {".boot", "10", "of-the-site"}
+    assert {name for name in os.listdir(directory) if name[0] != "."} == {"10", "of-the-site"}
+
+
+def test_jobs_that_begin_together_after_a_boot_do_not_remove_each_others_directories(directory, monkeypatch, tmp_path):
+    boot_id = tmp_path / "boot_id"
+    monkeypatch.setattr(jobs, "BOOT_ID", str(boot_id))
+    for boot in range(20):
+        boot_id.write_text(f"{boot}\n")
+        numbers = [str(10 * boot + number) for number in range(8)]
+        with ThreadPoolExecutor(len(numbers)) as pool:
+            list(pool.map(lambda number: jobs.prepare(Local(), directory, {**JOB, "SLURM_JOB_ID": number}), numbers))
+        assert {*numbers} == {name for name in os.listdir(directory) if name[0] != "."}
+
+
+def test_a_users_other_job_that_goes_on_to_write_drains_no_node(directory, monkeypatch):
+    jobs.prepare(Local(), directory, JOB)
+    folder = os.path.join(directory, "7")
+
+    def busy(path, *, dir_fd=None):
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", busy)
+        assert len(jobs.clean(directory, JOB)) == 1
+    assert not os.path.exists(folder)
+    jobs.prepare(Local(), directory, JOB)
+    # The next Epilog removes it, with its own.
+    assert jobs.clean(directory, {**JOB, "SLURM_JOB_ID": "8"}) == []
+    assert {name for name in os.listdir(directory) if name[0] != "."} == {"7"}
+
+
+def test_a_number_of_a_job_that_comes_again_is_another_users(directory):
+    jobs.prepare(Local(), directory, JOB)
+    jobs.prepare(Local(), directory, {**JOB, "SLURM_JOB_UID": "65533"})
+    folder = os.path.join(directory, "7")
+    assert {os.stat(path).st_uid for path in (folder, f"{folder}/storage")} == {65533}
 
 
 def test_what_a_killed_prolog_left_is_made_anew(directory):
+    jobs.prepare(Local(), directory, {**JOB, "SLURM_JOB_ID": "6"})
     os.makedirs(f"{directory}/7.new/storage", 0o755)
     jobs.prepare(Local(), directory, JOB)
     assert os.path.exists(f"{directory}/7/{jobs.STORAGE_CONF}")
@@ -76,12 +115,31 @@ def test_a_file_system_without_overlays_is_refused(directory, kind):
         jobs.prepare(local, directory, JOB)
 
 
-def test_a_directory_of_others_is_refused(directory):
+@pytest.mark.parametrize(("path", "mode"), [("", 0o1777), ("", 0o775), ("..", 0o777)])
+def test_a_directory_that_others_may_change_is_refused(directory, path, mode):
     os.makedirs(directory)
-    os.chmod(directory, 0o1777)
+    os.chmod(os.path.normpath(f"{directory}/{path}"), mode)
     with pytest.raises(HostError):
         jobs.prepare(Local(), directory, JOB)
     assert not os.path.exists(f"{directory}/7")
+
+
+def test_a_link_of_a_user_leads_root_nowhere(directory, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch").chmod(0o1777)
+    (tmp_path / "elsewhere").mkdir()
+    os.symlink(tmp_path / "elsewhere", directory)
+    os.chown(directory, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(HostError):
+        jobs.prepare(Local(), directory, JOB)
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_a_directory_with_files_of_the_site_is_refused_and_keeps_them(directory):
+    os.makedirs(f"{directory}/1234")
+    with pytest.raises(HostError):
+        jobs.prepare(Local(), directory, JOB)
+    assert os.listdir(directory) == ["1234"]
 
 
 @pytest.mark.parametrize("job", [{}, {"SLURM_JOB_ID": "../7"}, {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "root"}])

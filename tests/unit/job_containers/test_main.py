@@ -17,13 +17,22 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service impor
 
 
 class Node(System):
-    """An empty file system with podman, and a kernel with or without user namespaces."""
+    """An empty file system with podman, of a kind that suits it; this host runs the other commands, in ``ran``."""
+
+    kind = "xfs"
 
     def __init__(self, root: Path, *programs: str) -> None:
         super().__init__(str(root))
         for name in programs:
             self.replace(f"/usr/bin/{name}", b"")
             self.make_executable(f"/usr/bin/{name}")
+        self.ran: list[list[str]] = []
+
+    def run(self, argv, stdin=None, timeout_s=None) -> str:
+        if argv[0] == "stat":
+            return f"{self.kind}\n"
+        self.ran.append(argv)
+        return super().run(argv if argv[0] != main.AS_PODMAN[0] else argv[len(main.AS_PODMAN) :])
 
 
 def test_a_node_with_both_programs_has_no_fault(tmp_path):
@@ -39,6 +48,21 @@ def test_a_missing_program_is_named(tmp_path):
 def test_a_kernel_without_user_namespaces_is_a_fault(tmp_path, monkeypatch):
     monkeypatch.setattr(main, "NAMESPACE", ("false",))
     assert len(main.check(Node(tmp_path, "podman", "crun"), "/scratch")) == 1
+
+
+def test_where_apparmor_lets_only_podman_the_check_has_podmans_profile(tmp_path):
+    node = Node(tmp_path, "podman", "crun")
+    for value, has_profile in ((b"0\n", False), (b"1\n", True)):
+        node.ran.clear()
+        node.replace(main.RESTRICTED, value)
+        assert main.check(node, "/scratch") == []
+        assert [argv[: len(main.AS_PODMAN)] == [*main.AS_PODMAN] for argv in node.ran] == [has_profile]
+
+
+def test_a_directory_that_is_not_there_yet_is_judged_by_what_it_will_be_on(tmp_path):
+    node = Node(tmp_path, "podman", "crun")
+    node.kind = "overlayfs"
+    assert len(main.check(node, "/scratch/containers")) == 1
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 from messages import Mentions, raises
@@ -12,6 +13,7 @@ from recorded_nodes import RECORDED
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler import files as names
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service import containers
 from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service.converge import PENDING, converge
@@ -73,10 +75,20 @@ def controller(nodes=("a1", "a2"), primary=True, **settings):
     return {"part": "controller", "files": files, "primary": primary, "limit_s": 0, "now": True}
 
 
+NO_CONTAINERS = {"directory": "", "prolog": "", "epilog": ""}
+
+
 def node(now=True, key="1", **hardware):
     made = plan({"controllers": ["c1"], "partitions": [{"name": "p", "groups": ["n"]}]}, {"n": ["a1"]}, {"a1": AWS})
     planned = {**made.nodes["a1"].to_dict(), **hardware}
-    return {"part": "node", "controllers": ["c1", "c2"], "hardware": planned, "restart_key": key, "now": now}
+    return {
+        "part": "node",
+        "controllers": ["c1", "c2"],
+        "hardware": planned,
+        "restart_key": key,
+        "now": now,
+        "containers": NO_CONTAINERS,
+    }
 
 
 def calls(host, options, check=False):
@@ -216,13 +228,20 @@ def test_a_node_with_containers_has_their_programs_before_slurmd_needs_them(host
     assert converge(host, wanted, True).changed
     assert converge(host, wanted).changed
     assert not converge(host, wanted).changed
-    # Without the option, they are gone.
+    # Without the directory they are gone, except what slurm.conf may name.
     converge(host, node())
-    assert not any(host.exists(path) for path in (containers.CODE, *containers.PROGRAMS))
+    assert not any(host.exists(path) for path in (containers.CODE, containers.COMMAND))
     assert not converge(host, node()).changed
 
 
-@pytest.mark.parametrize("directory", ["scratch", "/scratch/a b", "/", "/scratch/../x", ""])
+def test_every_node_has_a_prolog_and_an_epilog_so_that_no_order_of_runs_drains_it(host):
+    for program in ("", "/bin/false"):
+        converge(host, {**node(), "containers": {"directory": "", "prolog": program, "epilog": program}})
+        for path in (names.PROLOG_PROGRAM, names.EPILOG_PROGRAM):
+            assert subprocess.run([host.path(path)], env={}, check=False).returncode == bool(program)
+
+
+@pytest.mark.parametrize("directory", ["scratch", "/scratch/a b", "/", "/scratch/../x"])
 def test_a_wrong_directory_of_containers_is_refused(host, directory):
     with pytest.raises(HostError):
         converge(host, {**node(), "containers": {"directory": directory, "prolog": "", "epilog": ""}})
