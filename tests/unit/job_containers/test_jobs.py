@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -67,12 +69,23 @@ def test_a_boot_ends_what_no_epilog_has_removed(directory, monkeypatch, tmp_path
 def test_jobs_that_begin_together_after_a_boot_do_not_remove_each_others_directories(directory, monkeypatch, tmp_path):
     boot_id = tmp_path / "boot_id"
     monkeypatch.setattr(jobs, "BOOT_ID", str(boot_id))
-    for boot in range(20):
-        boot_id.write_text(f"{boot}\n")
-        numbers = [str(10 * boot + number) for number in range(8)]
-        with ThreadPoolExecutor(len(numbers)) as pool:
-            list(pool.map(lambda number: jobs.prepare(Local(), directory, {**JOB, "SLURM_JOB_ID": number}), numbers))
-        assert {*numbers} == {name for name in os.listdir(directory) if name[0] != "."}
+    boot_id.write_text("one\n")
+    jobs.prepare(Local(), directory, JOB)
+    boot_id.write_text("two\n")
+    turns, calls, listdir = iter(range(9)), threading.local(), os.listdir
+
+    def later(path):
+        # Each looks for old directories when the one before has made its own; the first look is the check's.
+        if getattr(calls, "again", False):
+            time.sleep(0.1 * next(turns))
+        calls.again = True
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", later)
+    numbers = [str(number) for number in range(10, 14)]
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        list(pool.map(lambda number: jobs.prepare(Local(), directory, {**JOB, "SLURM_JOB_ID": number}), numbers))
+    assert {*numbers} == {name for name in listdir(directory) if name[0] != "."}
 
 
 def test_a_users_other_job_that_goes_on_to_write_drains_no_node(directory, monkeypatch):
