@@ -24,7 +24,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.model import Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic.persistence import SERVICE as ROCE
-from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import HEALTH_PROGRAM
+from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.files import (
+    EPILOG_PROGRAM,
+    HEALTH_PROGRAM,
+    PROLOG_PROGRAM,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service import converge as slurm
 from ansible_collections.sailloft.fleet.plugins.module_utils.storage import units as storage
 
@@ -179,7 +183,8 @@ def test_slurmd_is_enabled_and_asks_the_controllers_for_its_files(root):
     files = {path for path, facts in tree(upper).items() if not facts[0].startswith("d")}
     wants = f"/etc/systemd/system/multi-user.target.wants/{slurm.NODE}"
     # No slurm.conf, and no key: they come at the node's boot.
-    wanted = [HEALTH_PROGRAM, slurm.DROP_IN, wants, f"/usr/lib/systemd/system/{slurm.NODE}"]
+    programs = (HEALTH_PROGRAM, PROLOG_PROGRAM, EPILOG_PROGRAM)
+    wanted = [*programs, slurm.DROP_IN, wants, f"/usr/lib/systemd/system/{slurm.NODE}"]
     assert files == {path.lstrip("/") for path in wanted}
     assert "--conf-server head-1,head-2" in (root / slurm.DROP_IN.lstrip("/")).read_text()
     first = tree(upper)
@@ -187,6 +192,42 @@ def test_slurmd_is_enabled_and_asks_the_controllers_for_its_files(root):
     roles_in.apply(root, [SCHEDULER], functools.partial(process.run, show=lines.append), "gpu")
     assert tree(upper) == first
     assert any("changed=0" in line for line in lines)
+
+
+@pytest.mark.long
+def test_a_layer_with_slurm_and_containers_has_all_that_a_job_needs(site, requested, pristine, tmp_path):
+    """Prolog, check and Epilog run in the layer's files with its own Python; slurmd does not."""
+    role = {"name": SCHEDULER.name, "vars": {**SCHEDULER.vars, "scheduler_container_directory": "/dev/shm/containers"}}
+    del role["vars"]["packages_install"]
+    requested["site"] = {"parent": "gpu", "packages": ["apt"], "network": True, "roles": [role]}
+    site.build(requested)
+    layer = tmp_path / "layer"
+    command = ["unsquashfs", "-quiet", "-no-progress", "-d", layer, site.tree("node")["site"] / "layer.squashfs"]
+    subprocess.run(command, check=True)
+    wants = f"etc/systemd/system/multi-user.target.wants/{slurm.NODE}"
+    assert (layer / wants).is_symlink()
+    drop_in = (layer / slurm.DROP_IN.lstrip("/")).read_text().splitlines()
+    assert "RequiresMountsFor=/dev/shm/containers" in drop_in
+    # Also for users with further IDs.
+    assert all((layer / f"usr/bin/{name}").exists() for name in ("podman", "crun", "newuidmap"))
+    script = f"""set -eu
+mount -t overlay overlay -o lowerdir={layer}:{pristine} {tmp_path}/node
+cd {tmp_path}/node
+mount -t proc proc proc
+mount -t tmpfs tmpfs run
+mount -t tmpfs tmpfs dev
+mkdir -m 1777 dev/shm
+mknod -m 666 dev/null c 1 3
+export SLURM_JOB_ID=7 SLURM_JOB_UID=65534
+chroot . /usr/bin/sailloft-container check
+chroot . {PROLOG_PROGRAM}
+ls dev/shm/containers
+chroot . {EPILOG_PROGRAM}
+ls dev/shm/containers"""
+    (tmp_path / "node").mkdir()
+    alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script]
+    ran = subprocess.run(alone, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.splitlines()[1:]) == (0, ["7"]), ran
 
 
 @pytest.mark.long

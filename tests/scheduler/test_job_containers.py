@@ -12,7 +12,7 @@ import re
 import shlex
 
 import pytest
-from container_cluster import NODES, OPEN_ALL, container_cluster
+from container_cluster import MAN, NODES, OPEN_ALL, container_cluster
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="slurmd needs root for cgroups")
 ALLOWED, FORBIDDEN = "No such device", "Operation not permitted"
@@ -89,6 +89,58 @@ def test_a_step_without_gpus_has_none(cluster):
     output = script.with_name("output")
     ran = cluster.user("sbatch", "--wait", "--gres=gpu:2", f"--output={output}", str(script))
     assert (ran.returncode, output.read_text()) == (0, "")
+
+
+@pytest.mark.long
+def test_the_script_of_a_job_that_a_step_submits_has_the_gpus_of_its_job(cluster):
+    home = cluster.folder.parent / "home"
+    inside = f"oci-archive:{cluster.image} sh -c {shlex.quote(OPEN_ALL)}"
+    script, output = home / "inner.sh", home / "inner"
+    script.write_text(f"#!/bin/sh\necho $SLURM_JOB_GPUS\nexec sailloft-container run --rm --quiet {inside}\n")
+    submit = f"sbatch --wait --nodelist=holds01 --gres=gpu:2 --output={output} {script}"
+    ran = cluster.user("srun", "--nodelist=holds01", "--gres=gpu:1", *submit.split())
+    assert ran.returncode == 0, ran.stderr
+    numbers, *lines = output.read_text().splitlines()
+    seen = dict(line.split(": ") for line in lines)
+    assert {path for path in seen if re.search(r"nvidia\d", path)} == {f"/dev/nvidia{n}" for n in numbers.split(",")}
+    assert all(said.startswith(ALLOWED) for said in seen.values())
+
+
+@pytest.mark.long
+def test_a_user_with_further_ids_has_them_and_leaves_nothing(cluster):
+    ran = cluster.podman("cat /proc/self/uid_map; ls -ln /srv", **MAN)
+    assert ran.returncode == 0, ran.stderr
+    first, second, file = (line.split() for line in ran.stdout.splitlines() if not line.startswith("total"))
+    assert (first, second) == (["0", "6", "1"], ["1", "100000", "65536"])
+    assert file[2:4] == ["7", "7"]
+    cluster.wait("nothing is left", lambda: not cluster.left())
+
+
+# Calls of libpmix, as MPI makes them.
+PMIX = """import ctypes
+class Process(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char * 256), ("rank", ctypes.c_uint32)]
+pmix, process = ctypes.CDLL("libpmix.so.2"), Process()
+said = [pmix.PMIx_Init(ctypes.byref(process), None, 0), pmix.PMIx_Fence(None, 0, None, 0)]
+print(process.rank, *said, pmix.PMIx_Finalize(None, 0))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_processes_in_containers_meet_by_pmix_as_their_user(cluster, nodes):
+    """The container has this machine's libraries; an image would have its own."""
+    program = cluster.folder.parent / "home/pmix.py"
+    program.write_text(PMIX)
+    host = ("/usr:/usr:ro", "/usr/lib:/lib:ro", "/usr/lib64:/lib64:ro", f"{program}:/pmix.py:ro")
+    as_user = "unshare --user --map-user=$SLURM_JOB_UID --map-group=$SLURM_JOB_GID"
+    ran = cluster.podman(
+        *(option for volume in host for option in ("--volume", volume)),
+        f"/usr/bin/{as_user} /usr/bin/python3 /pmix.py",
+        slurm=("--mpi=pmix", f"--nodes={nodes}", "--ntasks=2"),
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(ran.stdout.splitlines()) == ["0 0 0 0", "1 0 0 0"]
 
 
 @pytest.mark.long

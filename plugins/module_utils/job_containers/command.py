@@ -49,11 +49,12 @@ def arguments(
     cgroups: str,
     gpu_spec: Mapping[str, Any],
     rdma_spec: Mapping[str, Any],
-    has_nccl_conf: bool,
+    volumes: Sequence[str],
 ) -> list[str]:
     """Return the command line of podman for the arguments of ``sailloft-container``. Raises HostError.
 
-    NCCL_IB_HCA names the NICs of the container: a library would ask for each that /sys shows.
+    ``volumes``: files and directories of the node, as podman takes them. NCCL_IB_HCA names the NICs of the container: a
+    library would ask for each that /sys shows.
     """
     if not given or given[0] not in STARTING:
         return [PODMAN, *given]
@@ -75,6 +76,5 @@ def arguments(
     options = ["--env-host", *(option for device in devices for option in ("--device", device))]
     if nics:
         options += ["--env", f"NCCL_IB_HCA=={','.join(nics)}"]
-    if has_nccl_conf:
-        options += ["--volume", "/etc/nccl.conf:/etc/nccl.conf:ro"]
+    options += [word for volume in volumes for word in ("--volume", volume)]
     return [PODMAN, given[0], *options, *given[1:]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -14,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.job_containers import command, devices, jobs
 
 CHECK = "check"
-CGROUPS = "/proc/self/cgroup"
+CGROUPS, PMIX = "/proc/self/cgroup", "PMIX_SERVER_TMPDIR"
 # What podman does first for a user: a user namespace with root's IDs, and a mount in it.
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "true")
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -93,7 +94,7 @@ def _podman(system: System, directory: str, given: list[str]) -> None:
         system.read(CGROUPS) or "",
         devices.loaded(system, devices.GPU_FILE),
         devices.loaded(system, devices.RDMA_FILE),
-        system.exists(devices.NCCL_CONF),
+        volumes(system, os.environ),
     )
     if not os.path.exists(f"{folder}/{jobs.RUN}/libpod/pause.pid"):
         # The first call of a user without further IDs warns of that, which is as it is meant.
@@ -102,6 +103,18 @@ def _podman(system: System, directory: str, given: list[str]) -> None:
         os.execvpe(argv[0], argv, environment)
     except OSError as error:
         raise HostError(f"{argv[0]} does not start: {error.strerror}", "install the package podman") from error
+
+
+def volumes(system: System, current: Mapping[str, str]) -> list[str]:
+    """Return what each container of the step has of the node: NCCL's settings, and the memory of Slurm's PMIx server.
+
+    PMIx's variables have its path. A job's script inherits them from a step that submits it, whose server is gone.
+    """
+    pmix = current.get(PMIX, "").rstrip("/")
+    return [
+        *([f"{devices.NCCL_CONF}:{devices.NCCL_CONF}:ro"] if system.exists(devices.NCCL_CONF) else []),
+        *([f"{pmix}:{pmix}"] if pmix and system.exists(pmix) else []),
+    ]
 
 
 def _say(line: str) -> None:

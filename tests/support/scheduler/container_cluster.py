@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import server_files
 from oci_images import OciLayout, member, tar
@@ -34,8 +35,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.slurm_service impor
 # Of containers on a loaded machine, which otherwise take a second.
 START_S = 300
 NODES = ["holds01", "holds02"]
-# Debian's user games, who has no other process.
-USER = 5
+# Debian's user games, who has no other process, and man, to whom /etc/subuid gives further IDs here. newuidmap wants a
+# user's own group.
+USER, GROUP = 5, 60
+MAN = {"uid": 6, "gid": 12, "name": "man"}
 SPACE = """set -eu
 root=$1
 mount --make-rprivate /
@@ -69,6 +72,13 @@ for path in usr/bin usr/lib; do
     mkdir -p $root/over/$path $root/beneath/$path
     mount -t overlay overlay -o lowerdir=/$path,upperdir=$root/over/$path,workdir=$root/beneath/$path /$path
 done
+for name in subuid subgid; do
+    echo man:100000:65536 >/run/$name
+    mount --bind /run/$name /etc/$name
+done
+# Slurm's plugin looks for this name, which in Debian is only in libpmix-dev.
+pmix=$(echo /usr/lib/*/pmix2/lib)
+[ ! -d "$pmix" ] || ln -sf libpmix.so.2 "$pmix/libpmix.so"
 mount --move $dev /dev
 mkdir -p /run/lock
 mount --make-rshared /
@@ -177,20 +187,24 @@ class ContainerCluster(SlurmCluster):
         """Wait until a condition holds."""
         super().wait(subject, condition, wait_s)
 
-    def user(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
+    def user(
+        self, *command: str, uid: int = USER, gid: int = GROUP, name: str = "games"
+    ) -> subprocess.CompletedProcess:
         """Run a command as a user without rights."""
         home = self.folder.parent / "home"
-        drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+        drop = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
         return subprocess.run(
             [*self.space, *drop, *command],
-            env={**self.environment, "HOME": str(home), "USER": "games", **environment},
+            env={**self.environment, "HOME": str(home), "USER": name},
             cwd="/",
             capture_output=True,
             text=True,
             timeout=START_S,
         )
 
-    def podman(self, *arguments: str, slurm: tuple[str, ...] = ("--gres=gpu:1",)) -> subprocess.CompletedProcess:
+    def podman(
+        self, *arguments: str, slurm: tuple[str, ...] = ("--gres=gpu:1",), **user: Any
+    ) -> subprocess.CompletedProcess:
         """Run a shell script, the last argument, in a container of a user's job."""
         *options, script = arguments
         run = [
@@ -204,13 +218,13 @@ class ContainerCluster(SlurmCluster):
             "-c",
             script,
         ]
-        return self.user("srun", *slurm, *run)
+        return self.user("srun", *slurm, *run, **user)
 
     def left(self) -> list[str]:
         """Return what jobs have left: directories, files of shared memory, processes, mounts."""
         script = f"""ls -A {self.directory}-* | grep -E '^[0-9]'
 ls -A /dev/shm
-ps -o args= -U {USER}
+ps -o args= -U {USER},{MAN["uid"]}
 grep {self.directory}/ /proc/self/mountinfo"""
         return self.run("sh", "-c", script, check=False).splitlines()
 
@@ -241,7 +255,7 @@ def container_cluster() -> Iterator[ContainerCluster]:
     folder = Path(tempfile.mkdtemp(prefix="sailloft-containers-", dir="/tmp"))
     folder.chmod(0o755)
     (folder / "home").mkdir()
-    os.chown(folder / "home", USER, USER)
+    os.chown(folder / "home", USER, GROUP)
     cluster = ContainerCluster(folder, f"{folder}/scratch")
     try:
         cluster.health("exit 0")

@@ -34,19 +34,19 @@ IN_SCRIPT = (
 
 
 def devices(given, environment, rdma=RDMA, cgroups=IN_STEP):
-    argv = command.arguments(given, environment, cgroups, GPUS, rdma, False)
+    argv = command.arguments(given, environment, cgroups, GPUS, rdma, [])
     return [word for before, word in zip(argv, argv[1:]) if before == "--device"]
 
 
 def test_a_step_has_its_gpus_and_their_nics_each_once():
     given = ["run", "image", "program", "--device", "of the program"]
     environment = {**STEP, "SLURM_STEP_GPUS": "0,1,2", "SLURM_JOB_GPUS": "0,1,2,3"}
-    argv = command.arguments(given, environment, IN_STEP, GPUS, RDMA, True)
+    argv = command.arguments(given, environment, IN_STEP, GPUS, RDMA, ["/a:/a:ro"])
     assert argv[-4:] == given[1:]
     names = [word for before, word in zip(argv, argv[1:-3]) if before == "--device"]
     assert names == [f"{cdi.GPU}={n}" for n in range(3)] + [f"{cdi.RDMA}=mlx5_0", f"{cdi.RDMA}=mlx5_1"]
     assert argv[argv.index("--env") + 1] == "NCCL_IB_HCA==mlx5_0,mlx5_1"
-    assert "/etc/nccl.conf:/etc/nccl.conf:ro" in argv
+    assert argv[argv.index("/a:/a:ro") - 1] == "--volume"
 
 
 def test_a_jobs_script_has_the_gpus_of_the_job():
@@ -71,7 +71,7 @@ def test_a_node_without_rdma_has_gpus_only():
 
 
 def test_other_commands_are_podmans():
-    assert command.arguments(["ps", "--all"], STEP, IN_STEP, GPUS, RDMA, True) == ["podman", "ps", "--all"]
+    assert command.arguments(["ps", "--all"], STEP, IN_STEP, GPUS, RDMA, ["/a:/a"]) == ["podman", "ps", "--all"]
 
 
 def test_a_gpu_that_the_node_does_not_describe_is_refused():

@@ -65,6 +65,16 @@ def test_a_directory_that_is_not_there_yet_is_judged_by_what_it_will_be_on(tmp_p
     assert len(main.check(node, "/scratch/containers")) == 1
 
 
+def test_a_container_has_nccls_settings_and_the_directory_of_a_pmix_server_that_runs(tmp_path):
+    node = Node(tmp_path)
+    current = {main.PMIX: "/var/spool/slurmd/pmix.7.0/"}
+    assert main.volumes(node, current) == main.volumes(node, {}) == []
+    (tmp_path / "var/spool/slurmd/pmix.7.0").mkdir(parents=True)
+    node.replace("/etc/nccl.conf", b"")
+    nccl, pmix = main.volumes(node, current)
+    assert (nccl, pmix) == ("/etc/nccl.conf:/etc/nccl.conf:ro", "/var/spool/slurmd/pmix.7.0:/var/spool/slurmd/pmix.7.0")
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """Return the directory of the programs that a node gets; their code is there, too."""
