@@ -107,7 +107,7 @@ def test_the_script_of_a_job_that_a_step_submits_has_the_gpus_of_its_job(cluster
 
 
 @pytest.mark.long
-def test_a_user_with_further_ids_has_them_and_leaves_nothing(cluster):
+def test_a_user_with_further_ids_and_without_a_home_has_them_and_leaves_nothing(cluster):
     ran = cluster.podman("cat /proc/self/uid_map; ls -ln /srv", **MAN)
     assert ran.returncode == 0, ran.stderr
     first, second, file = (line.split() for line in ran.stdout.splitlines() if not line.startswith("total"))
@@ -127,8 +127,7 @@ print(process.rank, *said, pmix.PMIx_Finalize(None, 0))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_processes_in_containers_meet_by_pmix_as_their_user(cluster, nodes):
+def test_processes_in_containers_meet_by_pmix_as_their_user(cluster):
     """The container has this machine's libraries; an image would have its own."""
     program = cluster.folder.parent / "home/pmix.py"
     program.write_text(PMIX)
@@ -137,7 +136,7 @@ def test_processes_in_containers_meet_by_pmix_as_their_user(cluster, nodes):
     ran = cluster.podman(
         *(option for volume in host for option in ("--volume", volume)),
         f"/usr/bin/{as_user} /usr/bin/python3 /pmix.py",
-        slurm=("--mpi=pmix", f"--nodes={nodes}", "--ntasks=2"),
+        slurm=("--mpi=pmix", "--ntasks=2"),
     )
     assert ran.returncode == 0, ran.stderr
     assert sorted(ran.stdout.splitlines()) == ["0 0 0 0", "1 0 0 0"]

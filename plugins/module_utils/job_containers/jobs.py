@@ -33,7 +33,8 @@ STORAGE, RUN, TEMPORARY = "storage", "run", "tmp"
 CONTAINERS_CONF, STORAGE_CONF = "containers.conf", "storage.conf"
 # Network, shared memory and names are the node's: RDMA and NCCL need them. A container without a cgroup of its own
 # stays in the job's, which Slurm limits and kills; podman then wants its own process IDs. Locks and events in files of
-# the job, as shared memory would outlive it. Without an output log, output is not stored a second time.
+# the job, as shared memory would outlive it; networks, too, which are in the user's home otherwise. Without an output
+# log, output is not stored a second time.
 CONTAINERS_TEXT = """# Written by sailloft-container.
 [containers]
 cgroups = "disabled"
@@ -49,9 +50,11 @@ image_copy_tmp_dir = "{folder}/tmp"
 lock_type = "file"
 runtime = "crun"
 tmp_dir = "{folder}/run/libpod"
+[network]
+network_config_dir = "{folder}/run/networks"
 """
-# Users have one ID in their containers, so that no program with more rights (newuidmap) is needed. Files of other
-# owners in an image become the user's.
+# Users have one ID in their containers, unless /etc/subuid gives them more: no program with more rights (newuidmap) is
+# needed then, and files of other owners in an image become the user's.
 STORAGE_TEXT = """# Written by sailloft-container.
 [storage]
 driver = "overlay"
