@@ -28,6 +28,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.service i
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a room needs root")
 
 SHARED = "/var/lib/slurm/shared"
+# On the tmpfs of each room.
+CONTAINERS = "/run/jobs"
 GROUPS = {"scheduler_controllers": ["ctl1", "ctl2"], "scheduler_logins": ["login1"], "gpu_nodes": ["n1", "n2"]}
 # What the rooms do not have: cgroups, and the patience of a site.
 OPTIONS = {
@@ -161,6 +163,22 @@ def test_the_first_job_runs_between_the_nodes(cluster):
     assert lines[-1]["checkpoint"] == 5
     for name in ("n1", "n2"):
         cluster.run(name, "sed", "-i", "1d", "/etc/hosts")
+
+
+def test_containers_are_switched_on_without_a_node_that_is_drained(cluster):
+    cluster.applied(*PROVED)
+    on = (*PROVED, "-e", f"scheduler_container_directory={CONTAINERS}")
+    # slurm.conf names Prolog and Epilog before the nodes have containers.
+    cluster.applied(*on, "--limit", "ctl1,ctl2,localhost")
+    assert cluster.run("login1", "srun", "-w", "n1", "ls", CONTAINERS, check=False).startswith("ls: ")
+    cluster.applied(*on)
+    job, *directories = cluster.run(
+        "login1", "srun", "--quiet", "-w", "n1", "sh", "-c", f"echo $SLURM_JOB_ID; ls {CONTAINERS}"
+    ).split()
+    assert directories == [job]
+    cluster.wait("its Epilog has run", lambda: not cluster.run("n1", "ls", CONTAINERS))
+    assert set(cluster.applied(*on).values()) == {0}
+    assert not any(node.is_out for node in cluster.states().values())
 
 
 def test_a_reboot_runs_our_program_on_the_controller(cluster):
