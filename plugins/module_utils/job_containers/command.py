@@ -19,7 +19,7 @@ PODMAN = "podman"
 # Those of podman's commands that start a container of an image.
 STARTING = ("run", "create")
 # The cgroup of a job's script, of both versions of cgroups.
-BATCH = "/step_batch/"
+BATCH = "/step_batch"
 
 
 def environment(folder: str, current: Mapping[str, str]) -> dict[str, str]:
