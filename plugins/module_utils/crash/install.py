@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import glob
 import gzip
-import os
 import re
 import sys
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.crash import load
@@ -30,7 +28,6 @@ MODULE = "node_crash_dump"
 CODE = "/usr/lib/sailloft/crash.pyz"
 SERVICE = "sailloft-crash.service"
 SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
-WANTS = f"/etc/systemd/system/multi-user.target.wants/{SERVICE}"
 # Program, its path in the initramfs, the package that has it on Debian and on Fedora's family.
 PROGRAMS = (
     ("busybox", "bin/busybox", "busybox-static"),
@@ -84,18 +81,8 @@ def ensure(
         CODE: archive.build(load.__name__),
         SERVICE_FILE: service.encode(),
     }
-    outcome = Outcome(facts={"service": SERVICE, "kernel": version, "initramfs_bytes": len(wanted[load.INITRAMFS])})
-    for path, content in wanted.items():
-        before = system.read_bytes(path)
-        if before != content:
-            outcome.differ(path, _shown(path, before), _shown(path, content))
-            if not check:
-                system.replace(path, content)
-    if not system.exists(WANTS):
-        outcome.differ(f"{SERVICE} enabled", False, True)
-        if not check:
-            system.run(["systemctl", "--root=/", "enable", SERVICE])
-    return outcome
+    facts = {"service": SERVICE, "kernel": version, "initramfs_bytes": len(wanted[load.INITRAMFS])}
+    return unit.install_in_image(system, SERVICE, wanted, facts, check)
 
 
 def _kernel(system: System) -> tuple[str, bytes]:
@@ -132,11 +119,3 @@ def _initramfs(system: System, version: str, init: str, drivers: Sequence[str]) 
         raise HostError.of(error) from error
     # All kernels take gzip, which needs no program in the image.
     return gzip.compress(cpio.archive(entries, 0), 9, mtime=0)
-
-
-def _shown(path: str, content: bytes | None) -> str | None:
-    if content is None:
-        return None
-    return (
-        content.decode() if path == SERVICE_FILE else f"{os.path.basename(path)}, sha256 {sha256(content).hexdigest()}"
-    )

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import sys
-from hashlib import sha256
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.discovery import stage
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive, unit
@@ -17,7 +16,6 @@ MODULE = "node_inspection"
 CODE = "/usr/lib/sailloft/inspection.pyz"
 SERVICE = "sailloft-inspection.service"
 SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
-WANTS = f"/etc/systemd/system/multi-user.target.wants/{SERVICE}"
 SERVICE_TEXT = """# Written by sailloft.fleet.{module}; changes here are lost.
 [Unit]
 Description=Reports this machine, which is no node, and waits (Sailloft)
@@ -50,21 +48,4 @@ def ensure(system: System, in_image: bool, check: bool = False, python: str = sy
         CODE: archive.build(stage.__name__),
         SERVICE_FILE: SERVICE_TEXT.format(module=MODULE, python=python, code=CODE).encode(),
     }
-    outcome = Outcome(facts={"service": SERVICE})
-    for path, content in wanted.items():
-        before = system.read_bytes(path)
-        if before != content:
-            outcome.differ(path, _shown(path, before), _shown(path, content))
-            if not check:
-                system.replace(path, content)
-    if not system.exists(WANTS):
-        outcome.differ(f"{SERVICE} enabled", False, True)
-        if not check:
-            system.run(["systemctl", "--root=/", "enable", SERVICE])
-    return outcome
-
-
-def _shown(path: str, content: bytes | None) -> str | None:
-    if content is None:
-        return None
-    return f"code, sha256 {sha256(content).hexdigest()}" if path == CODE else content.decode(errors="replace")
+    return unit.install_in_image(system, SERVICE, wanted, {"service": SERVICE}, check)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import sys
-from hashlib import sha256
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.stored import StoredError
@@ -81,10 +80,7 @@ def ensure(
     wanted = files(request, python)
     unit.check_systemd(system, MODULE, not in_image)
     outcome = Outcome(facts={"timer": TIMER, "expected_file": EXPECTED_FILE})
-    for path, content in wanted.items():
-        old = system.read_bytes(path)
-        if old is None or not archive.is_same(old, content):
-            outcome.differ(path, _shown(path, old), _shown(path, content))
+    unit.compare(system, wanted, outcome)
     is_executable = system.is_executable(COMMAND)
     if not is_executable:
         outcome.differ(f"{COMMAND} executable", False, True)
@@ -96,9 +92,7 @@ def ensure(
         outcome.differ(f"{TIMER} running", False, True)
     if check or not outcome.changed:
         return outcome
-    for path, content in wanted.items():
-        if path in outcome.after:
-            system.replace(path, content)
+    unit.write(system, wanted, outcome)
     if not is_executable:
         system.make_executable(COMMAND)
     _start(system, in_image, is_enabled, is_stopped or bool({SERVICE_FILE, TIMER_FILE} & set(outcome.after)))
@@ -134,20 +128,8 @@ def files(request: dict[str, Any], python: str) -> dict[str, bytes]:
 
 def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
     """Remove timer, service, command, code and what the node must have. Raises HostError."""
-    outcome = Outcome()
-    if system.exists(WANTS):
-        outcome.differ(f"{TIMER} enabled", True, False)
-        if not check:
-            root = ["--root=/"] if in_image else ["--now"]
-            system.run(["systemctl", "disable", *root, TIMER])
-    for path in (TIMER_FILE, SERVICE_FILE, COMMAND, CODE, EXPECTED_FILE):
-        if system.exists(path):
-            outcome.differ(path, "there", None)
-            if not check:
-                system.remove(path)
-    if outcome.changed and not check and not in_image:
-        system.run(["systemctl", "daemon-reload"])
-    return outcome
+    paths = (TIMER_FILE, SERVICE_FILE, COMMAND, CODE, EXPECTED_FILE)
+    return unit.remove_unit(system, TIMER, WANTS, paths, ["--root=/" if in_image else "--now"], check)
 
 
 def _start(system: System, in_image: bool, is_enabled: bool, must_restart: bool) -> None:
@@ -162,9 +144,3 @@ def _start(system: System, in_image: bool, is_enabled: bool, must_restart: bool)
     system.run(["systemctl", "restart", TIMER])
     if not is_enabled:
         system.run(["systemctl", "enable", TIMER])
-
-
-def _shown(path: str, content: bytes | None) -> str | None:
-    if content is None:
-        return None
-    return f"code, sha256 {sha256(content).hexdigest()}" if path == CODE else content.decode(errors="replace")

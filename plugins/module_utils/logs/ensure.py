@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
-from hashlib import sha256
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive, unit
@@ -70,12 +69,9 @@ def ensure(
         return remove(system, in_image, check)
     request = read_request({name: value for name, value in params.items() if name != "state"})
     unit.check_systemd(system, MODULE, not in_image)
-    wanted = files(request, in_image, python)
+    wanted = {**dict.fromkeys(FILES), **files(request, in_image, python)}
     outcome = Outcome(facts={"unit": SERVICE})
-    for path in FILES:
-        old, new = system.read_bytes(path), wanted.get(path)
-        if old != new:
-            outcome.differ(path, _shown(path, old), _shown(path, new))
+    unit.compare(system, wanted, outcome)
     has_changed_files = outcome.changed
     is_enabled = system.exists(WANTS)
     if not is_enabled:
@@ -86,11 +82,7 @@ def ensure(
     if CONFIG in outcome.after and not (check and not system.exists(RSYSLOGD)):  # its package may be installed later
         _check_configuration(system, request, in_image, python)
     if not check and outcome.changed:
-        for path in FILES:
-            if path in outcome.after and path in wanted:
-                system.replace(path, wanted[path])
-            elif path in outcome.after:
-                system.remove(path)
+        unit.write(system, wanted, outcome)
         _start(system, in_image, is_enabled, has_changed_files or is_stopped)
     return outcome
 
@@ -144,23 +136,4 @@ def _check_configuration(system: System, request: LogsRequest, in_image: bool, p
 
 def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
     """Remove service, configuration and programs; lines that wait on disk stay. Raises HostError."""
-    outcome = Outcome()
-    if system.exists(WANTS):
-        outcome.differ(f"{SERVICE} enabled", True, False)
-        if not check:
-            system.run(["systemctl", "disable", "--root=/" if in_image else "--now", SERVICE])
-    for path in FILES:
-        if system.exists(path):
-            outcome.differ(path, "there", None)
-            if not check:
-                system.remove(path)
-    if outcome.changed and not check and not in_image:
-        system.run(["systemctl", "daemon-reload"])
-    return outcome
-
-
-def _shown(path: str, content: bytes | None) -> str | None:
-    if content is None:
-        return None
-    is_code = path in (COUNTS_CODE, BULK_CODE)
-    return f"code, sha256 {sha256(content).hexdigest()}" if is_code else content.decode(errors="replace")
+    return unit.remove_unit(system, SERVICE, WANTS, FILES, ["--root=/" if in_image else "--now"], check)

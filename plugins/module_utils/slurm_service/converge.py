@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold, unfold
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.archive import is_same
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.unit import check_systemd
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.unit import check_systemd, compare, write
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
@@ -198,19 +197,13 @@ def _drop_in(options: Mapping[str, Any], key: str) -> str:
 def _containers(system: System, options: Mapping[str, Any], check: bool) -> Outcome:
     """Write Prolog and Epilog, and the programs for containers of jobs, or remove these."""
     outcome = Outcome()
-    wanted = containers.files(options["containers"], sys.executable)
-    for path in (containers.CODE, *containers.PROGRAMS):
-        content, held = wanted.get(path), system.read_bytes(path)
-        if content is None and held is not None:
-            outcome.differ(path, "there", None)
-            if not check:
-                system.remove(path)
-        elif content is not None and (held is None or not is_same(held, content)):
-            shown = "code" if path == containers.CODE else content.decode()
-            outcome.differ(path, "other content" if held is not None else None, shown)
-            if not check:
-                system.replace(path, content)
-        if path in wanted and path in containers.PROGRAMS and not system.is_executable(path):
+    programs = containers.files(options["containers"], sys.executable)
+    wanted = {**dict.fromkeys((containers.CODE, *containers.PROGRAMS)), **programs}
+    compare(system, wanted, outcome)
+    if not check:
+        write(system, wanted, outcome)
+    for path in containers.PROGRAMS:
+        if path in programs and not system.is_executable(path):
             outcome.differ(f"{path} executable", False, True)
             if not check:
                 system.make_executable(path)

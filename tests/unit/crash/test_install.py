@@ -33,7 +33,7 @@ def image(tmp_path: Path) -> Path:
     (tmp_path / "usr/lib/systemd/systemd").touch()
     for name in ("busybox", "makedumpfile", "age"):
         shutil.copy(shutil.which("busybox"), tmp_path / "bin" / name)
-    (tmp_path / install.WANTS.lstrip("/")).symlink_to(install.SERVICE_FILE)
+    (tmp_path / f"etc/systemd/system/multi-user.target.wants/{install.SERVICE}").symlink_to(install.SERVICE_FILE)
     return tmp_path
 
 

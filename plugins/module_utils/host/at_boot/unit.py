@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -105,18 +106,13 @@ def ensure(
     outcome = Outcome(facts={"unit": service.unit, "settings_file": service.settings})
     check_systemd(system, service.module, running)
     wanted = files(service, settings, python)
-    for path, content in wanted.items():
-        old_content = system.read_bytes(path)
-        if old_content != content:
-            outcome.differ(path, _shown(service, path, old_content), _shown(service, path, content))
+    compare(system, wanted, outcome)
     enabled = system.exists(service.wants)
     if not enabled:
         outcome.differ(f"{service.unit} enabled", False, True)
     if check or not outcome.changed:
         return outcome
-    for path, content in wanted.items():
-        if path in outcome.after:
-            system.replace(path, content)
+    write(system, wanted, outcome)
     if not running:
         if not enabled:
             # With --root, systemctl only creates the link, and does not use the running systemd.
@@ -139,20 +135,63 @@ def saved(system: System, service: BootService) -> dict[str, Any] | None:
 
 def remove(system: System, service: BootService, check: bool = False) -> Outcome:
     """Remove the unit, its link and its files, so that nothing is done at boot. Raises HostError."""
-    outcome = Outcome()
     paths = [service.unit_file, service.settings, service.code, *service.others]
-    if system.exists(service.wants):
-        outcome.differ(f"{service.unit} enabled", True, False)
+    return remove_unit(system, service.unit, service.wants, paths, [], check)
+
+
+def remove_unit(
+    system: System, unit: str, wants: str, paths: Sequence[str], options: Sequence[str], check: bool
+) -> Outcome:
+    """Disable a unit and remove its files. ``wants``: the link that enables it. Raises HostError.
+
+    ``options`` are those of ``systemctl disable``; with ``--root=/``, in an image, no systemd is reloaded.
+    """
+    outcome = Outcome()
+    if system.exists(wants):
+        outcome.differ(f"{unit} enabled", True, False)
         if not check:
-            system.run(["systemctl", "disable", service.unit])
+            system.run(["systemctl", "disable", *options, unit])
     for path in paths:
         if system.exists(path):
             outcome.differ(path, "there", None)
             if not check:
                 system.remove(path)
-    if outcome.changed and not check:
+    if outcome.changed and not check and "--root=/" not in options:
         system.run(["systemctl", "daemon-reload"])
     return outcome
+
+
+def install_in_image(
+    system: System, unit: str, wanted: Mapping[str, bytes], facts: dict[str, Any], check: bool
+) -> Outcome:
+    """Write the files of a unit of multi-user.target into an image and enable it. Raises HostError."""
+    outcome = Outcome(facts=facts)
+    compare(system, wanted, outcome)
+    enabled = system.exists(f"/etc/systemd/system/multi-user.target.wants/{unit}")
+    if not enabled:
+        outcome.differ(f"{unit} enabled", False, True)
+    if not check:
+        write(system, wanted, outcome)
+    if not (check or enabled):
+        system.run(["systemctl", "--root=/", "enable", unit])
+    return outcome
+
+
+def compare(system: System, wanted: Mapping[str, bytes | None], outcome: Outcome) -> None:
+    """Record how files differ from ``wanted``, their content by path; None: no file. Raises HostError."""
+    for path, content in wanted.items():
+        present = system.read_bytes(path)
+        if present != content and not (present and content and archive.is_same(present, content)):
+            outcome.differ(path, _shown(present), _shown(content))
+
+
+def write(system: System, wanted: Mapping[str, bytes | None], outcome: Outcome) -> None:
+    """Write or remove the files of ``wanted`` that differ by ``outcome``, in their order. Raises HostError."""
+    for path, content in wanted.items():
+        if path in outcome.after and content is None:
+            system.remove(path)
+        elif path in outcome.after:
+            system.replace(path, content)
 
 
 def check_systemd(system: System, module: str, running: bool) -> None:
@@ -169,7 +208,8 @@ def check_systemd(system: System, module: str, running: bool) -> None:
         )
 
 
-def _shown(service: BootService, path: str, content: bytes | None) -> str | None:
+def _shown(content: bytes | None) -> str | None:
     if content is None:
         return None
-    return f"code, sha256 {sha256(content).hexdigest()}" if path == service.code else content.decode(errors="replace")
+    is_binary = b"\0" in content  # as git tells them apart
+    return f"binary, sha256 {sha256(content).hexdigest()}" if is_binary else content.decode(errors="replace")

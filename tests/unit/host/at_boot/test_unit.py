@@ -58,6 +58,23 @@ def test_removal_deletes_all_files_and_runs_only_the_needed_commands(server):
     assert not any(server.exists(path) for path in (*unit.files(persistence.SERVICE, {}, ""), persistence.WANTS))
 
 
+def test_a_unit_in_an_image_is_written_and_enabled_once(server):
+    wanted = {persistence.CODE: b"PK\0", persistence.UNIT_FILE: b"[Unit]\n"}
+
+    def install(check=False):
+        return unit.install_in_image(server, persistence.UNIT, wanted, {"kernel": "6"}, check)
+
+    predicted = install(check=True)
+    assert server.effects == []
+    done = install()
+    assert (done.before, done.after) == (predicted.before, predicted.after)
+    assert sorted(done.after) == sorted([*wanted, f"{persistence.UNIT} enabled"])
+    assert {path: server.read_bytes(path) for path in wanted} == wanted
+    assert commands(server) == [f"systemctl --root=/ enable {persistence.UNIT}"]
+    again = install()
+    assert not again.changed and again.facts == {"kernel": "6"} and commands(server) == []
+
+
 @pytest.mark.parametrize(
     ("content", "found"), [(None, None), ("{", None), ("[]", None), ("{}", {}), ('{"a": 1}', {"a": 1})]
 )
@@ -104,7 +121,7 @@ def test_files_are_shown_as_text_and_code_by_its_digest(server):
     assert outcome.after[persistence.SETTINGS] == "{}\n"
     assert outcome.after[f"{persistence.UNIT} enabled"] is True
     code = server.read_bytes(persistence.CODE)
-    assert outcome.after[persistence.CODE] == f"code, sha256 {sha256(code).hexdigest()}"
+    assert outcome.after[persistence.CODE] == f"binary, sha256 {sha256(code).hexdigest()}"
 
 
 def test_an_enabled_unit_of_an_image_is_not_enabled_again(server):
