@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forky import apt_options
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 CACHE = Path(__file__).parents[3] / ".cache" / "rdma_topo"
-SOURCE = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian forky main\n"
 
 
 def tool() -> Path:
@@ -42,13 +42,7 @@ def tool() -> Path:
 
 def _download() -> None:
     unfinished = CACHE / "unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    for name in ("etc/apt", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial"):
-        (unfinished / name).mkdir(parents=True)
-    (unfinished / "etc/apt/sources.list").write_text(SOURCE)
-    (unfinished / "status").touch()
-    # apt uses separate lists, and has no permission to change this machine's.
-    options = [f"-oDir={unfinished}", f"-oDir::State::Status={unfinished}/status", "-oAPT::Sandbox::User=root"]
+    options = apt_options(unfinished)
     for command in (["update"], ["download", "rdma-core"]):
         done = subprocess.run(
             ["apt-get", "-q", *options, *command], cwd=unfinished, capture_output=True, text=True, check=False

@@ -14,11 +14,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from forky import apt_options
 from patience import run_to_its_end
 from user_cache import user_cache
 
 CACHE = user_cache("boot_loader")
-SOURCE = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian forky main\n"
 GRUB_MODULES = ("normal", "blsuki", "loadenv", "linux", "fat", "part_msdos", "serial", "terminal", "boot")
 # Like RHEL's configuration, without the menu: the environment block, then an entry for each file below /loader/entries.
 GRUB_CFG = """serial --unit=0
@@ -48,13 +48,7 @@ def packages() -> Path:
     if folder.exists():
         return folder
     unfinished = CACHE / "unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    for name in ("etc/apt", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial"):
-        (unfinished / name).mkdir(parents=True)
-    (unfinished / "etc/apt/sources.list").write_text(SOURCE)
-    (unfinished / "status").touch()
-    # apt uses separate lists, and has no permission to change this machine's.
-    options = [f"-oDir={unfinished}", f"-oDir::State::Status={unfinished}/status", "-oAPT::Sandbox::User=root"]
+    options = apt_options(unfinished)
     _run("apt-get", "-q", *options, "update")
     _run("apt-get", "-q", *options, "download", "grub-efi-amd64-bin", cwd=unfinished)
     output = _run("apt-cache", "depends", "--important", "linux-image-amd64")

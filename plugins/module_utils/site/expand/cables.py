@@ -62,30 +62,14 @@ def _each(site: Site, rule: LinkRule, device: SiteDevice, far_devices: list[Site
     ports, far_ports = _ports(site, device, rule.ports), _ports(site, far_devices[0], rule.to_ports)
     for far_device in far_devices[plane * count : (plane + 1) * count]:
         for _link in range(rule.each):
-            _connect(
-                site,
-                rule,
-                device,
-                _next(site, rule, device, ports),
-                far_device,
-                _next(site, rule, far_device, far_ports),
-                ports,
-            )
+            _connect(site, rule, device, ports, far_device, far_ports)
 
 
 def _by_port(site: Site, rule: LinkRule, device: SiteDevice, far_devices: list[SiteDevice]) -> None:
     ports, far_ports = _ports(site, device, rule.ports), _ports(site, far_devices[0], rule.to_ports)
     for index in range(len(ports.names)):
         far_device = far_devices[index % len(far_devices)]
-        _connect(
-            site,
-            rule,
-            device,
-            _next(site, rule, device, ports),
-            far_device,
-            _next(site, rule, far_device, far_ports),
-            ports,
-        )
+        _connect(site, rule, device, ports, far_device, far_ports)
 
 
 def _ports(site: Site, device: SiteDevice, group: str) -> PortGroup:
@@ -107,10 +91,9 @@ def _next(site: Site, rule: LinkRule, device: SiteDevice, group: PortGroup) -> s
     return group.names[index]
 
 
-def _connect(
-    site: Site, rule: LinkRule, a: SiteDevice, a_port: str, b: SiteDevice, b_port: str, group: PortGroup
-) -> None:
-    cable = Cable(rule, len(site.cables) + 1, a, a_port, b, b_port, group.speed_gbit_s)
+def _connect(site: Site, rule: LinkRule, a: SiteDevice, a_ports: PortGroup, b: SiteDevice, b_ports: PortGroup) -> None:
+    a_port, b_port = _next(site, rule, a, a_ports), _next(site, rule, b, b_ports)
+    cable = Cable(rule, len(site.cables) + 1, a, a_port, b, b_port, a_ports.speed_gbit_s)
     cable.route_m = route_m(site, a, b)
     cable.length_m = stocked_m(cable.route_m, rule.medium.stock_m)
     a.cables[a_port] = b.cables[b_port] = cable

@@ -72,7 +72,9 @@ def test_a_unit_in_an_image_is_written_and_enabled_once(server):
     assert {path: server.read_bytes(path) for path in wanted} == wanted
     assert commands(server) == [f"systemctl --root=/ enable {persistence.UNIT}"]
     again = install()
-    assert not again.changed and again.facts == {"kernel": "6"} and commands(server) == []
+    assert not again.changed
+    assert again.facts == {"kernel": "6"}
+    assert commands(server) == []
 
 
 @pytest.mark.parametrize(
