@@ -56,8 +56,8 @@ class Acceptance:
 
     def text(self) -> str:
         """Return the file of the node's variables. JSON's texts are YAML's."""
-        kept = {name: self.machine[name] for name in KEPT}
-        return f"---\n{HEAD}node_boot_mac: {json.dumps(self.machine['mac'])}\nsite_machine: {json.dumps(kept)}\n"
+        facts = {name: self.machine[name] for name in KEPT}
+        return f"---\n{HEAD}node_boot_mac: {json.dumps(self.machine['mac'])}\nsite_machine: {json.dumps(facts)}\n"
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class Plan:
         macs: dict[str, str] = {}
         for nic in machine["nics"]:
             end = far_end(self.cables, Neighbour(nic["neighbour"], tuple(nic["ports"])), None)
-            near = self._far_ends.get(end) if end else None
-            name = near.interface if near and near.device == node else nic["name"] * (nic["mac"] == machine["mac"])
+            peer = self._far_ends.get(end) if end else None
+            name = peer.interface if peer and peer.device == node else nic["name"] * (nic["mac"] == machine["mac"])
             # A machine that lies may give many NICs one address.
             if name and nic["mac"] not in macs.values():
                 macs[name] = nic["mac"]
@@ -126,15 +126,15 @@ def accept(
     """
     places = {mac: plan.place(machine) for mac, machine in machines.items()}
     owners = {node.mac: node.name for node in nodes.values() if node.mac}
-    accepted, problems, taken = [], [], dict[str, str]()
-    for name, given in wanted.items():
+    accepted, problems, new_owners = [], [], dict[str, str]()
+    for name, choice in wanted.items():
         try:
-            mac = _machine_of(name, given, machines, places, nodes)
-            _permit(nodes[name], mac, owners, taken, replace)
+            mac = _machine_of(name, choice, machines, places, nodes)
+            _permit(nodes[name], mac, owners, new_owners, replace)
         except DiscoveryError as error:
             problems.append(error)
             continue
-        taken[mac] = name
+        new_owners[mac] = name
         old_mac = nodes[name].mac if nodes[name].mac != mac else ""
         accepted.append(Acceptance(name, machines[mac], places[mac], old_mac))
     if problems:
@@ -144,7 +144,7 @@ def accept(
 
 def _machine_of(
     name: str,
-    given: str,
+    choice: str,
     machines: Mapping[str, Machine],
     places: Mapping[str, PlannedPlace],
     nodes: Mapping[str, InventoryNode],
@@ -155,16 +155,16 @@ def _machine_of(
             "no host of the group nodes has this name", "add it to the inventory with its address", subject=name
         )
     claims = [mac for mac, place in places.items() if place.node == name]
-    if given:
-        if given not in machines:
-            raise DiscoveryError(f"no machine with the MAC address {given} is pending", "boot it first", subject=name)
-        if places[given].node not in ("", name):
+    if choice:
+        if choice not in machines:
+            raise DiscoveryError(f"no machine with the MAC address {choice} is pending", "boot it first", subject=name)
+        if places[choice].node not in ("", name):
             raise DiscoveryError(
-                f"{given} is in another place: {places[given].why}",
+                f"{choice} is in another place: {places[choice].why}",
                 "move the machine, or correct the plan",
                 subject=name,
             )
-        return given
+        return choice
     # A run that is repeated finds the machine that has become the node.
     claims = [nodes[name].mac] if nodes[name].mac in claims else claims
     if len(claims) != 1:
@@ -178,12 +178,14 @@ def _machine_of(
     return claims[0]
 
 
-def _permit(node: InventoryNode, mac: str, owners: Mapping[str, str], taken: Mapping[str, str], replace: bool) -> None:
+def _permit(
+    node: InventoryNode, mac: str, owners: Mapping[str, str], new_owners: Mapping[str, str], replace: bool
+) -> None:
     """Raise DiscoveryError if the machine may not become the node."""
     owner = owners.get(mac, node.name)
-    if owner != node.name or mac in taken:
+    if owner != node.name or mac in new_owners:
         raise DiscoveryError(
-            f"{mac} is the machine of {taken.get(mac, owner)}", "name another machine", subject=node.name
+            f"{mac} is the machine of {new_owners.get(mac, owner)}", "name another machine", subject=node.name
         )
     if node.mac and node.mac != mac and not replace:
         raise DiscoveryError(
@@ -200,9 +202,9 @@ def lines(machines: Mapping[str, Machine], nodes: Mapping[str, InventoryNode], p
     for mac, machine in machines.items():
         place = plan.place(machine)
         rack = nodes[place.node].rack if place.node in nodes else ""
-        where = f"accepted as {owners[mac]}" if mac in owners else place.why + (f" in {rack}" if rack else "")
+        state = f"accepted as {owners[mac]}" if mac in owners else place.why + (f" in {rack}" if rack else "")
         model = " ".join(filter(None, (machine["vendor"], machine["product"]))) or "unknown model"
         devices = [f"{count} {kind}" for kind, count in machine["device_counts"].items() if kind in ("gpu", "nvme")]
         numbers = [f"serial {machine['serial'] or 'not known'}", f"BMC {machine['bmc_address'] or 'not known'}"]
-        texts.append(f"{mac}: {', '.join([model, *devices, *numbers])}; {where}")
+        texts.append(f"{mac}: {', '.join([model, *devices, *numbers])}; {state}")
     return texts

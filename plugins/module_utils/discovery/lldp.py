@@ -30,12 +30,12 @@ def parse(frame: bytes) -> tuple[Neighbour, bool] | None:
     """Return the neighbour of a frame's sender, and whether it is a switch; None for a frame that names none."""
     if struct.unpack_from("!H", frame.ljust(HEADER_BYTES, b"\0"), 12)[0] != ETHERTYPE:
         return None
-    device, ports, described, is_switch, at = "", [], "", False, HEADER_BYTES
-    while at + 2 <= len(frame):
-        head = struct.unpack_from("!H", frame, at)[0]
-        kind, value = head >> 9, frame[at + 2 : at + 2 + (head & 0x1FF)]
-        at += 2 + (head & 0x1FF)
-        if kind == END or at > len(frame):
+    device, ports, described, is_switch, offset = "", [], "", False, HEADER_BYTES
+    while offset + 2 <= len(frame):
+        head = struct.unpack_from("!H", frame, offset)[0]
+        kind, value = head >> 9, frame[offset + 2 : offset + 2 + (head & 0x1FF)]
+        offset += 2 + (head & 0x1FF)
+        if kind == END or offset > len(frame):
             break
         if kind == TTL and value[:2] == b"\0\0":
             return None  # the neighbour is leaving
@@ -73,12 +73,12 @@ def listen(names: Iterable[str], seconds: float) -> dict[str, Neighbour]:
             for number in select.select(list(sockets), [], [], max(end_s - time.monotonic(), 0))[0]:
                 receiver, name = sockets[number]
                 try:
-                    found = parse(receiver.recv(FRAME_BYTES))
+                    parsed = parse(receiver.recv(FRAME_BYTES))
                 except OSError:  # the interface is down for a moment
                     continue
-                if found and (found[1] or name not in switches):
-                    heard[name] = found[0]
-                    switches.update([name] if found[1] else [])
+                if parsed and (parsed[1] or name not in switches):
+                    heard[name] = parsed[0]
+                    switches.update([name] if parsed[1] else [])
     return heard
 
 

@@ -100,17 +100,17 @@ def read_bmc() -> tuple[dict[str, str], str]:
     between host and BMC (type 42), not for the network on which people reach it.
     """
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["ipmitool", "lan", "print"], capture_output=True, text=True, errors="replace", timeout=BMC_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return {}, f"BMC: ipmitool: {error}"
-    pairs = (line.partition(":") for line in done.stdout.splitlines())
+    pairs = (line.partition(":") for line in process.stdout.splitlines())
     fields = {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}
     address, mac = fields.get("IP Address", ""), fields.get("MAC Address", "").lower()
     if re.fullmatch(r"[0-9.]{7,15}", address) and re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac):
         return fields, ""
-    return {}, f"BMC: ipmitool: {done.stderr.strip() or 'it names no address'}"
+    return {}, f"BMC: ipmitool: {process.stderr.strip() or 'it names no address'}"
 
 
 def _nic(root: str, name: str, heard: dict[str, Neighbour]) -> ReportedNic:

@@ -117,9 +117,9 @@ def _check(report: MachineReport, mac: str) -> None:
     values.integer(report.memory_mib, 0, 1 << 32)
     values.integer(report.cpus, 0, 1 << 20)
     limits = [(len(entries), MOST_NICS) for entries in (report.nics, report.problems, report.device_counts)]
-    for count, most in (*limits, *((len(nic.ports), MOST_PORT_NAMES) for nic in report.nics)):
-        if count > most:
-            raise InvalidValueError(f"it has {count} entries, where {most} are possible")
+    for count, limit in (*limits, *((len(nic.ports), MOST_PORT_NAMES) for nic in report.nics)):
+        if count > limit:
+            raise InvalidValueError(f"it has {count} entries, where {limit} are possible")
     nic_texts = [text for nic in report.nics for text in (nic.name, nic.driver, nic.neighbour, *nic.ports)]
     for text in (report.vendor, report.product, report.serial, *report.problems, *report.device_counts, *nic_texts):
         if len(text) > LONGEST_TEXT or not HARMLESS.fullmatch(text):

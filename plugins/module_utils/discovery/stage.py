@@ -39,10 +39,12 @@ def wait(mac: str, servers: list[str], inspect: Callable[[str], MachineReport], 
     """
     heard: dict[str, report.ReportedNic] = {}
     while True:
-        found = inspect(mac)
-        heard.update({nic.name: nic for nic in found.nics if nic.neighbour})
-        found = replace(found, nics=tuple(nic if nic.neighbour else heard.get(nic.name, nic) for nic in found.nics))
-        answers = {server: send(server, mac, report.dump(found)) for server in servers}
+        report_now = inspect(mac)
+        heard.update({nic.name: nic for nic in report_now.nics if nic.neighbour})
+        report_now = replace(
+            report_now, nics=tuple(nic if nic.neighbour else heard.get(nic.name, nic) for nic in report_now.nics)
+        )
+        answers = {server: send(server, mac, report.dump(report_now)) for server in servers}
         for server, answer in answers.items():
             _say(f"{server}: {'it has the report' if answer == TAKEN else answer}")
         if ACCEPTED in answers.values():

@@ -89,11 +89,11 @@ class Eraser:
                 cause = f"{_controller(first)} is not the controller of {first.path}"
                 raise DiskError(cause, "it is not erased; use the method format")
             # One that a killed run began goes on by itself.
-            self.wait_for_sanitize(first, begun=False)
+            self.wait_for_sanitize(first, is_ours=False)
         marks = {disk.path: _mark(disk) for disk in disks}
         if method == "sanitize":
             self.system.run(["nvme", "sanitize", _controller(first), f"--sanact={action}"])
-            self.wait_for_sanitize(first, begun=True)
+            self.wait_for_sanitize(first, is_ours=True)
         for disk in disks:
             if method == "format":
                 limit = f"--timeout={int(self.timeout_s * 1000)}"
@@ -103,12 +103,12 @@ class Eraser:
                 self.system.run(["blkdiscard", *options, disk.path], timeout_s=self.timeout_s)
             check_erased(disk, marks[disk.path], method)
 
-    def wait_for_sanitize(self, disk: NodeDisk, begun: bool) -> None:
-        """Wait for the end of a sanitize; one that was not ``begun`` here may never have been. Raises DiskError."""
+    def wait_for_sanitize(self, disk: NodeDisk, is_ours: bool) -> None:
+        """Wait for the end of a sanitize; one that was not ``is_ours`` here may never have been. Raises DiskError."""
         end = time.monotonic() + self.timeout_s
         while True:
             status, percent = sanitize_status(self.binary(["nvme", "sanitize-log", "--raw-binary", _controller(disk)]))
-            if status in (COMPLETED, COMPLETED_ALLOCATED) or (not begun and status in (NEVER, FAILED)):
+            if status in (COMPLETED, COMPLETED_ALLOCATED) or (not is_ours and status in (NEVER, FAILED)):
                 return
             if status != IN_PROGRESS:
                 cause = f"{disk.path}: its log says of the sanitize that {WHAT.get(status, f'its status is {status}')}"
@@ -121,15 +121,17 @@ class Eraser:
     def binary(self, argv: list[str]) -> bytes:
         """Return the output of a command. Raises DiskError."""
         try:
-            done = subprocess.run(argv, capture_output=True, check=False, timeout=60)
+            process = subprocess.run(argv, capture_output=True, check=False, timeout=60)
         except FileNotFoundError as error:
             raise DiskError("nvme is not installed on this host", "add nvme-cli to the image") from error
         except subprocess.TimeoutExpired as error:
             raise DiskError(f"'{' '.join(argv)}' did not finish in 60 s", "the disk may be broken") from error
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-            raise DiskError(f"'{' '.join(argv)}' failed: {said[0]}", "nothing was erased; correct what it reports")
-        return done.stdout
+        if process.returncode:
+            error_lines = process.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
+            raise DiskError(
+                f"'{' '.join(argv)}' failed: {error_lines[0]}", "nothing was erased; correct what it reports"
+            )
+        return process.stdout
 
 
 def _controller(disk: NodeDisk) -> str:
@@ -160,15 +162,15 @@ def check_erased(disk: NodeDisk, marks: list[tuple[int, bytes]], method: str) ->
         handle = os.open(disk.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
         try:
             fcntl.ioctl(handle, BLKFLSBUF, 0)
-            left = [offset for offset, content in marks if os.pread(handle, MARK_BYTES, offset) == content]
+            remaining_offsets = [offset for offset, content in marks if os.pread(handle, MARK_BYTES, offset) == content]
             if not disk.name.startswith("loop"):  # without partitions it has no table to read again
                 fcntl.ioctl(handle, BLKRRPART, 0)
         finally:
             os.close(handle)
     except OSError as error:
         raise DiskError(f"{disk.path} cannot be read back: {error.strerror}", "it may not be erased") from error
-    if left:
+    if remaining_offsets:
         raise DiskError(
-            f"{disk.path} still shows what was written at {', '.join(map(str, left))} before its {method}",
+            f"{disk.path} still shows what was written at {', '.join(map(str, remaining_offsets))} before its {method}",
             "it is not erased; use the method zero, or destroy the disk",
         )

@@ -64,22 +64,22 @@ def choose(disks: Sequence[NodeDisk], wanted: Sequence[dict[str, str | None]]) -
     disks are never chosen together: the address of a SATA or SAS controller would be that of all its disks.
     """
     chosen: dict[str, NodeDisk] = {}
-    for one in wanted:
-        key, value = next(((key, str(value)) for key, value in one.items() if value), ("serial", ""))
+    for selector in wanted:
+        key, value = next(((key, str(value)) for key, value in selector.items() if value), ("serial", ""))
         names = {disk.path: {disk.serial} if key == "serial" else disk.addresses for disk in disks}
-        same = [disk for disk in disks if value and value in names[disk.path]]
-        if not same:
-            known = ", ".join(f"{disk.path} ({disk.serial or 'no serial'})" for disk in disks) or "none"
+        matches = [disk for disk in disks if value and value in names[disk.path]]
+        if not matches:
+            disk_names = ", ".join(f"{disk.path} ({disk.serial or 'no serial'})" for disk in disks) or "none"
             raise DiskError(
-                f"this host has no disk with the {key} {value}, but {known}",
+                f"this host has no disk with the {key} {value}, but {disk_names}",
                 "nothing was erased; correct node_boot_wipe.disks, or check whether the disk is broken",
             )
-        if len(same) > 1 and any(not disk.is_nvme or disk.addresses != same[0].addresses for disk in same):
+        if len(matches) > 1 and any(not disk.is_nvme or disk.addresses != matches[0].addresses for disk in matches):
             raise DiskError(
-                f"the {key} {value} is that of {', '.join(disk.path for disk in same)}",
+                f"the {key} {value} is that of {', '.join(disk.path for disk in matches)}",
                 "nothing was erased; name each of these disks by what it alone has, its serial or its address",
             )
-        chosen.update({disk.path: disk for disk in same})
+        chosen.update({disk.path: disk for disk in matches})
     used = [f"{disk.path}: {'; '.join(disk.uses)}" for disk in chosen.values() if disk.uses]
     if used:
         raise DiskError(", ".join(used), "nothing was erased; end these uses, or leave the disk out")
@@ -89,10 +89,10 @@ def choose(disks: Sequence[NodeDisk], wanted: Sequence[dict[str, str | None]]) -
 def _disk(row: dict[str, Any], files: Files, holders: dict[int, str], keep_labels: Collection[str]) -> NodeDisk:
     device = files.link(f"sys/class/block/{row['name']}") or ""
     rows = list(_tree(row))
-    uses = [use for below in rows for use in _uses(below, is_disk=below is row)]
-    for below in rows:
-        if below["type"] in ("disk", "part", "loop"):
-            uses += [*_held(below["path"], holders), *_kept(below["path"], keep_labels)]
+    uses = [use for part in rows for use in _uses(part, is_disk=part is row)]
+    for part in rows:
+        if part["type"] in ("disk", "part", "loop"):
+            uses += [*_held(part["path"], holders), *_kept(part["path"], keep_labels)]
     return NodeDisk(
         row["name"],
         row["path"],

@@ -62,13 +62,13 @@ def cut(text: str) -> str:
     return line if len(line) <= TEXT_CHARACTERS else f"{line[: TEXT_CHARACTERS - 3]}..."
 
 
-def state_at(each: Datum, now_s: float) -> str:
+def state_at(entry: Datum, now_s: float) -> str:
     """Return the state at a time."""
-    if each.state not in (OK, NOTED):
-        return each.state
-    if each.at_s is None or not -AHEAD_S <= now_s - each.at_s <= LIMITS_S[each.kind]:
+    if entry.state not in (OK, NOTED):
+        return entry.state
+    if entry.at_s is None or not -AHEAD_S <= now_s - entry.at_s <= LIMITS_S[entry.kind]:
         return UNKNOWN
-    return each.state
+    return entry.state
 
 
 def worst(states: Iterable[str]) -> str:

@@ -58,11 +58,11 @@ def fleet_hosts(
     members = {group: set(groups.get(group, ())) for group in READS}
     switches = {device.name for device in site.switches()} if site else members[SWITCHES]
     hosts = []
-    for name, own in variables.items():
+    for name, host_vars in variables.items():
         listed = [group for group in READS if name in members[group]]
-        on = str(own.get("gpu_guest_host") or own.get("site_host") or "") if "gpu_guests" in listed else ""
+        on = str(host_vars.get("gpu_guest_host") or host_vars.get("site_host") or "") if "gpu_guests" in listed else ""
         reads = dict.fromkeys(kind for group in listed for kind in READS[group])
-        if "vsphere" in (own.get("gpu_vm_backend"), variables.get(on, {}).get("gpu_vm_backend")):
+        if "vsphere" in (host_vars.get("gpu_vm_backend"), variables.get(on, {}).get("gpu_vm_backend")):
             # ESXi runs no Python, and is compared through vCenter only.
             reads.pop(DRIFT, None)
             if "gpu_hosts" in listed:
@@ -70,8 +70,8 @@ def fleet_hosts(
         if site and name in site.devices:
             group = site.devices[name].kind.name
         else:
-            group = next(iter([*listed, *(own.get("group_names") or ())]), "ungrouped")
-        hosts.append(FleetHost(name, group, tuple(reads), on, bool(own.get("site_spare")), name in switches))
+            group = next(iter([*listed, *(host_vars.get("group_names") or ())]), "ungrouped")
+        hosts.append(FleetHost(name, group, tuple(reads), on, bool(host_vars.get("site_spare")), name in switches))
     return hosts
 
 
@@ -90,20 +90,20 @@ def refreshed(
             guests.setdefault(host.on, []).append(host.name)
     channels = channels_of([variables.get(server, {}).get(STORE) for server in servers]) if servers else {}
     for host in hosts:
-        own = variables[host.name]
-        before = readings.get(host.name, HostReading())
-        answer, compared = _result(own, NODE), _result(own, COMPARED)
+        host_vars = variables[host.name]
+        previous = readings.get(host.name, HostReading())
+        answer, compared = _result(host_vars, NODE), _result(host_vars, COMPARED)
         if answer is not None:
-            read = of_health(host.name, answer, before, now_s)
-            fresh = [each for each in read.data if HEALTH in host.reads]
+            read = of_health(host.name, answer, previous, now_s)
+            fresh = [entry for entry in read.data if HEALTH in host.reads]
             if IMAGE in host.reads:
-                image = own.get("node_boot_image") or {"channel": "stable"}
+                image = host_vars.get("node_boot_image") or {"channel": "stable"}
                 fresh.append(image_datum(answer, image, channels, now_s))
-            readings[host.name] = replace(read, data=_merged(before.data, fresh))
+            readings[host.name] = replace(read, data=_merged(previous.data, fresh))
         if compared is not None:
-            for name, each in drift_data(host.name, compared, guests.get(host.name, ()), now_s).items():
+            for name, entry in drift_data(host.name, compared, guests.get(host.name, ()), now_s).items():
                 reading = readings.get(name, HostReading())
-                readings[name] = replace(reading, data=_merged(reading.data, [each]))
+                readings[name] = replace(reading, data=_merged(reading.data, [entry]))
     return readings
 
 
@@ -113,6 +113,6 @@ def _result(variables: Mapping[str, Any], name: str) -> Any:
     return None if isinstance(result, Mapping) and result.get("skipped") else result
 
 
-def _merged(before: Sequence[Datum], fresh: Sequence[Datum]) -> list[Datum]:
-    kinds = {each.kind for each in fresh}
-    return [*(each for each in before if each.kind not in kinds), *fresh]
+def _merged(earlier: Sequence[Datum], fresh: Sequence[Datum]) -> list[Datum]:
+    kinds = {entry.kind for entry in fresh}
+    return [*(entry for entry in earlier if entry.kind not in kinds), *fresh]

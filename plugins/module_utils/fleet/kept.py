@@ -50,41 +50,41 @@ def read_kept(text: str | None, path: str) -> Kept:
         return Kept(looked=False)
     remedy = f"move {path} away; the next run begins anew, and keeps the log"
     try:
-        kept: Kept = stored.load(Kept, json.loads(text), FORMAT, "state of the fleet", remedy)
+        last_look: Kept = stored.load(Kept, json.loads(text), FORMAT, "state of the fleet", remedy)
     except StoredError as error:
         raise FleetError(error.cause, error.remedy, subject=path) from error
     except (ValueError, RecursionError) as error:
         raise FleetError(f"it cannot be read: {error}", remedy, subject=path) from error
-    for host, reading in kept.readings.items():
+    for host, reading in last_look.readings.items():
         for entry in reading.data:
             if entry.state not in STATES or entry.kind not in LIMITS_S:
                 raise FleetError(
                     f"{host} has the datum {entry.kind!r:.40} in state {entry.state!r:.40}", remedy, subject=path
                 )
-    return kept
+    return last_look
 
 
-def left_to_append(kept: Kept, log_bytes: int, tail: bytes) -> bytes:
+def left_to_append(last_look: Kept, log_bytes: int, tail: bytes) -> bytes:
     """Return what a killed run did not append to the log; b"" if it is complete, or was moved away since.
 
     ``tail``: the log from ``kept.log_bytes`` on. ``log_bytes``: its size.
     """
-    lines = kept.log_lines.encode()
-    is_part = log_bytes >= kept.log_bytes and len(tail) < len(lines) and lines.startswith(tail)
+    lines = last_look.log_lines.encode()
+    is_part = log_bytes >= last_look.log_bytes and len(tail) < len(lines) and lines.startswith(tail)
     return lines[len(tail) :] if is_part else b""
 
 
 def keep(earlier: Kept, readings: Mapping[str, HostReading], look: Look, log_bytes: int) -> Kept:
     """Return what to keep of a look: ``earlier`` itself if nothing is new."""
     shown = {host_look.host.name: host_look.shown(look.now_s) for host_look in look.hosts}
-    known = {name: readings[name] for name in shown if name in readings}
-    if earlier.looked and shown == earlier.shown and known == earlier.readings:
+    kept_readings = {name: readings[name] for name in shown if name in readings}
+    if earlier.looked and shown == earlier.shown and kept_readings == earlier.readings:
         return earlier
     lines = _changes(earlier.shown, shown, look.now_s) if earlier.looked else ""
-    return Kept(known, shown, log_bytes, lines)
+    return Kept(kept_readings, shown, log_bytes, lines)
 
 
-def _changes(before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]], now_s: float) -> str:
+def _changes(earlier: Mapping[str, Mapping[str, str]], shown: Mapping[str, Mapping[str, str]], now_s: float) -> str:
     time = datetime.fromtimestamp(int(now_s), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     lines = []
 
@@ -92,11 +92,11 @@ def _changes(before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mappin
         line = {"format": LOG_FORMAT, "time": time, "host": host, "kind": kind, "before": old, "after": new}
         lines.append(json.dumps(line, ensure_ascii=True) + "\n")
 
-    for host in sorted({*before, *after}):
-        if host not in before or host not in after:
-            add(host, PRESENT, *("yes" if host in each else "no" for each in (before, after)))
-        old, new = before.get(host, {}), after.get(host, {})
+    for host in sorted({*earlier, *shown}):
+        if host not in earlier or host not in shown:
+            add(host, PRESENT, *("yes" if host in texts else "no" for texts in (earlier, shown)))
+        old, new = earlier.get(host, {}), shown.get(host, {})
         for kind in sorted({*old, *new}):
-            if old.get(kind) != new.get(kind) and host in after:
+            if old.get(kind) != new.get(kind) and host in shown:
                 add(host, kind, old.get(kind, ""), new.get(kind, ""))
     return "".join(lines)

@@ -66,10 +66,10 @@ class HostLook:
         """Return what the log compares: a text by kind of data, and what a person said."""
         texts: dict[str, str] = {}
         for entry in self.data:
-            before = f"{texts[entry.kind]}; " if entry.kind in texts else ""
-            texts[entry.kind] = f"{before}{state_at(entry, now_s)}: {entry.text}"
-        said = {"drained": self.reading.drain, "in maintenance": self.reading.maintenance}
-        return {**texts, **{word: reason for word, reason in said.items() if reason}}
+            earlier = f"{texts[entry.kind]}; " if entry.kind in texts else ""
+            texts[entry.kind] = f"{earlier}{state_at(entry, now_s)}: {entry.text}"
+        reasons = {"drained": self.reading.drain, "in maintenance": self.reading.maintenance}
+        return {**texts, **{word: reason for word, reason in reasons.items() if reason}}
 
 
 @dataclass(frozen=True)
@@ -156,12 +156,14 @@ def look_at(hosts: Sequence[FleetHost], readings: Mapping[str, HostReading], pro
     looks = []
     for host in hosts:
         reading = readings.get(host.name, HostReading())
-        known = [entry for entry in reading.data if entry.kind in host.reads]
-        known += [entry for entry in proved.hosts.get(host.name, ()) if entry.kind in (*host.reads, ACCEPTANCE, FABRIC)]
-        missing = [
-            datum(kind, UNKNOWN, NEVER[kind]) for kind in host.reads if all(entry.kind != kind for entry in known)
+        entries = [entry for entry in reading.data if entry.kind in host.reads]
+        entries += [
+            entry for entry in proved.hosts.get(host.name, ()) if entry.kind in (*host.reads, ACCEPTANCE, FABRIC)
         ]
-        looks.append(HostLook(host, reading, tuple(sorted([*known, *missing], key=lambda entry: entry.kind))))
+        missing = [
+            datum(kind, UNKNOWN, NEVER[kind]) for kind in host.reads if all(entry.kind != kind for entry in entries)
+        ]
+        looks.append(HostLook(host, reading, tuple(sorted([*entries, *missing], key=lambda entry: entry.kind))))
     return Look(tuple(looks), proved.fabrics, now_s, proved.links)
 
 

@@ -29,9 +29,9 @@ MEANING = "0: as planned, 1: notes only, 2: not known, 3: it differs from the in
 def fleet_metrics(look: Look) -> list[Metric]:
     """Return the state of each concern of each host, and of each proof of a fabric."""
     states: dict[tuple[str, str], list[str]] = {}
-    for each in look.hosts:
-        for datum in each.data:
-            states.setdefault((each.host.name, datum.kind), []).append(state_at(datum, look.now_s))
+    for entry in look.hosts:
+        for datum in entry.data:
+            states.setdefault((entry.host.name, datum.kind), []).append(state_at(datum, look.now_s))
     return [
         Metric(
             "sailloft_fleet_state",
@@ -41,7 +41,7 @@ def fleet_metrics(look: Look) -> list[Metric]:
         Metric(
             "sailloft_fleet_proof_state",
             f"State of a proof of a fabric. {MEANING}",
-            [({"proof": name}, NUMBERS[state_at(each, look.now_s)]) for name, each in look.fabrics.items()],
+            [({"proof": name}, NUMBERS[state_at(entry, look.now_s)]) for name, entry in look.fabrics.items()],
         ),
     ]
 

@@ -100,7 +100,8 @@ def _data(look: Look, floor: FleetFloor, proofs: str) -> dict[str, Any]:
         "hosts": [_host(host_look, floor, numbers, texts, base) for host_look in look.hosts],
         "links": list(_links(floor, numbers)),
         "sick": [
-            [numbers[one], numbers[other], texts.number(text)] for (one, other), text in sorted(look.links.items())
+            [numbers[near_host], numbers[far_host], texts.number(text)]
+            for (near_host, far_host), text in sorted(look.links.items())
         ],
         "proofs": [[name, _row(fabric, texts, base)] for name, fabric in look.fabrics.items()],
         "texts": list(texts.numbers),
@@ -143,7 +144,7 @@ def _since(at_s: float | None, base: int) -> int:
 def _links(floor: FleetFloor, numbers: dict[str, int]) -> Iterable[list[int]]:
     """Yield a row for each host that cables begin at: its number, then number and cables of each far end."""
     rows: dict[int, list[int]] = {}
-    for (one, other), count in floor.links.items():
-        if one in numbers and other in numbers:
-            rows.setdefault(numbers[one], [numbers[one]]).extend((numbers[other], count))
+    for (near_host, far_host), count in floor.links.items():
+        if near_host in numbers and far_host in numbers:
+            rows.setdefault(numbers[near_host], [numbers[near_host]]).extend((numbers[far_host], count))
     return rows.values()

@@ -57,8 +57,8 @@ def read_proofs(texts: Mapping[str, tuple[str, float]], hosts: Collection[str]) 
             proved.hosts.setdefault(host, []).append(_of_host(kind, proof, at_s))
         elif not measured:
             proved.fabrics[name] = _summary(FABRIC, DIFFERS, proof, at_s)
-            for device, each in _of_devices(proof, at_s, hosts).items():
-                proved.hosts.setdefault(device, []).append(each)
+            for device, entry in _of_devices(proof, at_s, hosts).items():
+                proved.hosts.setdefault(device, []).append(entry)
             for claim in proof.claims:
                 ends = sorted(_devices(claim, hosts))
                 if claim.holds is False and len(ends) == 2:

@@ -53,8 +53,8 @@ def of_health(host: str, result: Any, earlier: HostReading, now_s: float) -> Hos
     reason = unknown_reason(host, answer)
     if reason:
         health = datum(HEALTH, UNKNOWN, reason, now_s)
-        said = (earlier.drain, earlier.maintenance) if answer.error else (answer.drain, answer.maintenance)
-        return HostReading([health], seen_s, cut(said[0]), cut(said[1]))
+        source = earlier if answer.error else answer
+        return HostReading([health], seen_s, cut(source.drain), cut(source.maintenance))
     serious = [fault for fault in answer.faults if is_serious(fault)]
     if serious:
         state = UNKNOWN if all(fault.check in OF_CHECKER for fault in serious) else FAULT
@@ -93,17 +93,17 @@ def image_datum(result: Any, image: Any, channels: Mapping[str, set[str]] | None
         return datum(IMAGE, UNKNOWN, f"no answer: {text}" if text else "it was not asked", now_s)
     settings = image if isinstance(image, Mapping) else {}
     digest, channel = str(settings.get("digest") or ""), str(settings.get("channel") or "")
-    named = {digest} if digest else (channels or {}).get(channel, set())
+    named_digests = {digest} if digest else (channels or {}).get(channel, set())
     running = str(result["image"] or "")
     if not running:
         return datum(IMAGE, DIFFERS, f"it runs no image: {result.get('reason') or 'no report'}", now_s)
     details = [f"it runs {running}"]
     if not digest and channels is None:
         return datum(IMAGE, UNKNOWN, "its boot servers were not read", now_s, details)
-    if len(named) != 1:
-        names = " and ".join(sorted(each[:SHORT_DIGEST] for each in named)) or "nothing"
+    if len(named_digests) != 1:
+        names = " and ".join(sorted(digest[:SHORT_DIGEST] for digest in named_digests)) or "nothing"
         return datum(IMAGE, UNKNOWN, f"the channel {channel} names {names} on the boot servers", now_s, details)
-    (wanted,) = named
+    (wanted,) = named_digests
     of_channel = f" of {channel}" if not digest else ""
     if running != wanted:
         text = f"it runs {running[:SHORT_DIGEST]}, not {wanted[:SHORT_DIGEST]}{of_channel}"
@@ -134,7 +134,7 @@ def drift_data(host: str, result: Any, guests: Sequence[str], now_s: float) -> d
         return {name: datum(DRIFT, UNKNOWN, unread, now_s) for name in (host, *guests)}
     lines = [str(line) for role in differences for line in differences[role]]
     of_guests = {guest: [line for line in lines if line.startswith(f"{guest}: ")] for guest in guests}
-    by_host = {host: [line for line in lines if not any(line in each for each in of_guests.values())], **of_guests}
+    by_host = {host: [line for line in lines if not any(line in texts for texts in of_guests.values())], **of_guests}
     return {name: _drift(name, differing, now_s) for name, differing in by_host.items()}
 
 
@@ -142,5 +142,5 @@ def _drift(name: str, lines: Sequence[str], now_s: float) -> Datum:
     if not lines:
         return datum(DRIFT, OK, "as the inventory says", now_s)
     first = lines[0][len(name) + 2 :] if lines[0].startswith(f"{name}: ") else lines[0]
-    more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
-    return datum(DRIFT, DIFFERS, f"{first}{more}", now_s, lines)
+    remainder = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    return datum(DRIFT, DIFFERS, f"{first}{remainder}", now_s, lines)

@@ -83,13 +83,13 @@ class Fabric:
         firsts: list[str] = []
         joined: set[str] = set()
         for switch in self.switches:
-            waiting = [] if switch in joined else [switch]
-            firsts += waiting
-            while waiting:
-                one = waiting.pop()
-                if one not in joined:
-                    joined.add(one)
-                    waiting += neighbours.get(one, ())
+            unvisited = [] if switch in joined else [switch]
+            firsts += unvisited
+            while unvisited:
+                near = unvisited.pop()
+                if near not in joined:
+                    joined.add(near)
+                    unvisited += neighbours.get(near, ())
         return firsts
 
     def ranks(self) -> dict[str, int]:
@@ -100,9 +100,9 @@ class Fabric:
         ranks = dict.fromkeys(self.roots, 0)
         layer = list(ranks)
         while layer:
-            below = {low for switch in layer for low in uppers.get(switch, ()) if low not in ranks}
-            ranks.update(dict.fromkeys(below, ranks[layer[0]] + 1))
-            layer = sorted(below)
+            lower_switches = {low for switch in layer for low in uppers.get(switch, ()) if low not in ranks}
+            ranks.update(dict.fromkeys(lower_switches, ranks[layer[0]] + 1))
+            layer = sorted(lower_switches)
         return ranks
 
     def ftree_refusals(self) -> list[str]:
@@ -171,12 +171,14 @@ def _port(fabric: Fabric, device: SiteDevice, port: str) -> SwitchPort:
             "name it ib1 to ibN",
             subject=f"{device.name} {port}",
         )
-    alike = [other for other in device.cables if other != port and number_at_end(other) == number]
-    if alike:
+    same_number = [
+        other_port for other_port in device.cables if other_port != port and number_at_end(other_port) == number
+    ]
+    if same_number:
         raise InfinibandError(
-            f"{min(port, *alike)} has the same number",
+            f"{min(port, *same_number)} has the same number",
             "name the ports ib1 to ibN",
-            subject=f"{device.name} {max(port, *alike)}",
+            subject=f"{device.name} {max(port, *same_number)}",
         )
     result = SwitchPort(device.name, int(number))
     fabric.ports[result] = port

@@ -79,12 +79,12 @@ class Guids:
         return lines + [f"{name} of {fold(hosts)}: the GUIDs are not known" for name, hosts in sorted(by_name.items())]
 
 
-def know(fabric: Fabric, inventory: Mapping[str, Any], found: Iterable[str]) -> Guids:
+def know(fabric: Fabric, inventory: Mapping[str, Any], discovered: Iterable[str]) -> Guids:
     """Return the GUIDs of a fabric.
 
-    ``inventory``: host -> RDMA device -> GUID, switch -> GUID. ``found``: texts of ``ibnetdiscover -p``. Where both
-    have a GUID and differ, the inventory's is taken and the other one is a conflict. Raises InfinibandError for a text
-    that is no GUID, and for one that two ports have.
+    ``inventory``: host -> RDMA device -> GUID, switch -> GUID. ``discovered``: texts of ``ibnetdiscover -p``. Where
+    both have a GUID and differ, the inventory's is taken and the other one is a conflict. Raises InfinibandError for a
+    text that is no GUID, and for one that two ports have.
     """
     guids = Guids()
     nodes: set[Node] = {*fabric.hcas, *fabric.switches}
@@ -94,19 +94,21 @@ def know(fabric: Fabric, inventory: Mapping[str, Any], found: Iterable[str]) -> 
             raise InfinibandError(f"{value!r} is no GUID by RDMA device", "write it like {mlx5_0: GUID}", subject=host)
         if host in fabric.switches and isinstance(value, Mapping):
             raise InfinibandError("a switch has one GUID", _IN_QUOTES, subject=host)
-        named = {Hca(host, name): guid for name, guid in value.items()} if isinstance(value, Mapping) else {host: value}
-        for node, guid in named.items():
+        guid_by_node = (
+            {Hca(host, name): guid for name, guid in value.items()} if isinstance(value, Mapping) else {host: value}
+        )
+        for node, guid in guid_by_node.items():
             if guid is not None and node in nodes:
                 guids.known[node] = guid_text(str(node), guid)
-    for text in found:
+    for text in discovered:
         guids.add_found(fabric, text)
     _refuse_twice(guids.known)
     return guids
 
 
-def _refuse_twice(known: Mapping[Node, str]) -> None:
+def _refuse_twice(guids: Mapping[Node, str]) -> None:
     by_guid: dict[str, Node] = {}
-    for node, guid in known.items():
+    for node, guid in guids.items():
         first = by_guid.setdefault(guid, node)
         if first != node:
             raise InfinibandError(f"{node} has the same GUID {guid}", "correct one of them", subject=f"{first}")

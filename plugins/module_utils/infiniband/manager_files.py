@@ -91,13 +91,13 @@ def _qos(request: Request) -> dict[str, str]:
     default = request.service_levels[0].lane
     lanes = [request.service_levels[sl].lane if sl in request.service_levels else default for sl in _LEVELS]
     return {
-        "max_op_vls": str(next(code for most, code in _LANE_CODES if max(weights) <= most)),
+        "max_op_vls": str(next(code for lanes_max, code in _LANE_CODES if max(weights) <= lanes_max)),
         "qos": "TRUE",
         "qos_max_vls": str(max(weights) + 1),
         # Units of 4,096 bytes that the high table may send before one packet of the low table goes.
         "qos_high_limit": "4",
-        "qos_vlarb_high": ",".join(f"{lane}:{one.weight if one.high else 0}" for lane, one in sorted(weights.items())),
-        "qos_vlarb_low": ",".join(f"{lane}:{0 if one.high else one.weight}" for lane, one in sorted(weights.items())),
+        "qos_vlarb_high": ",".join(f"{lane}:{row.weight if row.high else 0}" for lane, row in sorted(weights.items())),
+        "qos_vlarb_low": ",".join(f"{lane}:{0 if row.high else row.weight}" for lane, row in sorted(weights.items())),
         "qos_sl2vl": ",".join(map(str, lanes)),
     }
 

@@ -41,14 +41,14 @@ class Marks:
     def add(self, state: str, ends: Iterable[LinkEnd], reason: str) -> None:
         """Mark some ends that have no worse mark yet."""
         for end in ends:
-            held = self.by_end.get(end)
-            if not held or STATES.index(state) < STATES.index(held.state):
+            present = self.by_end.get(end)
+            if not present or STATES.index(state) < STATES.index(present.state):
                 self.by_end[end] = Mark(state, reason)
 
     def of_link(self, *ends: LinkEnd) -> Mark:
         """Return the worse mark of the two ends of a link."""
-        rest = Mark(AS_PLANNED if self.read else NOT_READ)
-        return worst(self.by_end.get(end, rest) for end in ends)
+        unmarked = Mark(AS_PLANNED if self.read else NOT_READ)
+        return worst(self.by_end.get(end, unmarked) for end in ends)
 
     def worst_first(self, fabric: Fabric) -> list[Worst]:
         """Return devices from the worst state, and within it from the most links, so that each link is in one line."""

@@ -84,8 +84,8 @@ def _matrices(fabric: Fabric, marks: Marks) -> list[_Matrix]:
         )
     matrices = []
     for rank in sorted(of_bundle, reverse=True):
-        bundles = {pair: (worst(found), len(found)) for pair, found in of_bundle[rank].items()}
-        lowers, uppers = ({pair[at] for pair in bundles} for at in (0, 1))
+        bundles = {pair: (worst(link_marks), len(link_marks)) for pair, link_marks in of_bundle[rank].items()}
+        lowers, uppers = ({pair[index] for pair in bundles} for index in (0, 1))
         rows = [switch for switch in fabric.switches if switch in lowers]
         columns = ["HCAs"] if "HCAs" in uppers else []
         columns += [switch for switch in fabric.switches if switch in uppers]
@@ -101,26 +101,26 @@ def _draw(matrix: _Matrix, top: int) -> tuple[str, int, int]:
     right, bottom = LEFT + size * len(matrix.columns), y0 + size * len(matrix.rows)
     parts = [_text(LEFT, top, matrix.title, bold=True)]
     step = -(-LABEL // size)
-    for at, name in list(enumerate(matrix.rows))[::step]:
-        y = y0 + at * size + min(size, LABEL) - 1
+    for index, name in list(enumerate(matrix.rows))[::step]:
+        y = y0 + index * size + min(size, LABEL) - 1
         parts.append(f'<text x="{LEFT - 4}" y="{y}" text-anchor="end">{escape(name)}</text>\n')
-    for at, name in list(enumerate(matrix.columns))[::step]:
-        x = LEFT + at * size + min(size, LABEL) - 1
+    for index, name in list(enumerate(matrix.columns))[::step]:
+        x = LEFT + index * size + min(size, LABEL) - 1
         parts.append(f'<text transform="translate({x},{y0 - 4}) rotate(-90)">{escape(name)}</text>\n')
-    column_of = {name: at for at, name in enumerate(matrix.columns)}
-    row_of = {name: at for at, name in enumerate(matrix.rows)}
-    rest: dict[str, list[tuple[int, int]]] = {}
+    column_of = {name: index for index, name in enumerate(matrix.columns)}
+    row_of = {name: index for index, name in enumerate(matrix.rows)}
+    places_by_state: dict[str, list[tuple[int, int]]] = {}
     for (low, up), (mark, number) in matrix.bundles.items():
         x, y = LEFT + column_of[up] * size, y0 + row_of[low] * size
         if mark.state in (AS_PLANNED, NOT_READ):
-            rest.setdefault(mark.state, []).append((x, y))
+            places_by_state.setdefault(mark.state, []).append((x, y))
         else:
             label = escape(f"{low} - {up}, {number} links: {mark.state}. {mark.reason}")
             parts.append(
                 f'<rect x="{x}" y="{y}" width="{size}" height="{size}" fill="{COLOURS[mark.state]}">'
                 f"<title>{label}</title></rect>\n"
             )
-    for state, places in rest.items():
+    for state, places in places_by_state.items():
         parts.append(
             f'<path d="{_dashes(places, size)}" transform="translate(0,{(size - 1) / 2:g})" '
             f'stroke="{COLOURS[state]}" stroke-width="{size - 1}"/>\n'
@@ -154,7 +154,9 @@ def _side(fabric: Fabric, marks: Marks, x: int, planned: bool) -> tuple[str, int
     if planned:
         return "".join(parts), y
     lines = marks.worst_first(fabric)
-    texts = [f"{one.device}: {one.links} {_links(one.links)} {one.state}. {one.reason}" for one in lines[:LIST_MOST]]
+    texts = [
+        f"{line.device}: {line.links} {_links(line.links)} {line.state}. {line.reason}" for line in lines[:LIST_MOST]
+    ]
     if lines[LIST_MOST:]:
         texts.append(f"and {len(lines) - LIST_MOST} devices more")
     parts.append(_text(x, y + LINE, "Worst first", bold=True))
@@ -168,7 +170,7 @@ def _links(number: int) -> str:
 
 
 def _column(x: int, y: int, texts: Iterable[str]) -> list[str]:
-    return [_text(x, y + at * LINE, text) for at, text in enumerate(texts)]
+    return [_text(x, y + index * LINE, text) for index, text in enumerate(texts)]
 
 
 def _text(x: int, y: int, text: str, bold: bool = False) -> str:

@@ -30,24 +30,24 @@ def plan(
     name: str,
     settings: Mapping[str, Any],
     guids: Mapping[str, Any],
-    found: Iterable[str] = (),
+    discovered: Iterable[str] = (),
     groups: Mapping[str, list[str]] | None = None,
 ) -> FabricPlan:
     """Return the plan of a fabric. Raises InfinibandError.
 
-    ``guids``: those of the inventory; ``found``: texts of ``ibnetdiscover -p``; ``groups``: the hosts of groups besides
-    those of the blueprint.
+    ``guids``: those of the inventory; ``discovered``: texts of ``ibnetdiscover -p``; ``groups``: the hosts of groups
+    besides those of the blueprint.
     """
     fabric = fabric_of(site, name)
     request = read(settings, fabric, {**_groups(site), **(groups or {})})
-    known = know(fabric, guids, found)
-    known.conflicts += [
+    fabric_guids = know(fabric, guids, discovered)
+    fabric_guids.conflicts += [
         f"{device}: the inventory has its GUID, but the site has no such device; correct the name"
         for device in guids
         if device not in site.devices
     ]
-    texts = files(fabric, request, known)
-    return FabricPlan(site, fabric, request, known, texts, _summary(fabric, request))
+    texts = files(fabric, request, fabric_guids)
+    return FabricPlan(site, fabric, request, fabric_guids, texts, _summary(fabric, request))
 
 
 def of_hosts(planned: FabricPlan) -> dict[str, dict[str, Any]]:
@@ -61,7 +61,8 @@ def of_hosts(planned: FabricPlan) -> dict[str, dict[str, Any]]:
         host = hosts.setdefault(hca.host, {"hcas": {}, "service_level": 0})
         partitions = [partition for partition in planned.request.partitions if hca in partition.members]
         host["hcas"][hca.name] = [f"0x{partition.pkey:04x}" for partition in partitions if partition.ipoib]
-        host["service_level"] = max([host["service_level"], *(one.service_level for one in partitions if one.index0)])
+        levels = [partition.service_level for partition in partitions if partition.index0]
+        host["service_level"] = max([host["service_level"], *levels])
     return hosts
 
 
@@ -87,7 +88,9 @@ def _summary(fabric: Fabric, request: Request) -> list[str]:
     if request.managers:
         lines.append(f"subnet managers, the master first: {', '.join(map(str, request.managers))}")
     lines.append(f"default partition: all HCAs are {request.default} members")
-    for one in request.partitions:
-        kinds = [f"{sum(kind == of for kind in one.members.values())} {of}" for of in sorted({*one.members.values()})]
-        lines.append(f"partition {one.name}, 0x{one.pkey:04x}: {', '.join(kinds)} members")
+    for group in request.partitions:
+        kinds = [
+            f"{sum(kind == of for kind in group.members.values())} {of}" for of in sorted({*group.members.values()})
+        ]
+        lines.append(f"partition {group.name}, 0x{group.pkey:04x}: {', '.join(kinds)} members")
     return lines

@@ -67,9 +67,9 @@ def _route_claims(plan: FabricPlan, readings: SubnetReadings, marks: Marks) -> I
     yield from route_claims(plan.fabric, tables, marks, "cn_guid_file" in plan.request.options)
 
 
-def cable_claims(plan: FabricPlan, found: str, marks: Marks) -> Iterator[Claim]:
+def cable_claims(plan: FabricPlan, discovered: str, marks: Marks) -> Iterator[Claim]:
     """Return a claim for each fault, and one for each switch whose cables are all as planned; mark the links."""
-    if not found:
+    if not discovered:
         marks.read = False
         yield compare("cables", "cables: as planned", "as planned", None, _FOUND, "the cables were not read")
         return
@@ -79,14 +79,14 @@ def cable_claims(plan: FabricPlan, found: str, marks: Marks) -> Iterator[Claim]:
     for link in cables.links:
         for end in (link.one, link.other):
             by_device.setdefault(end.device, []).append(link)
-    faults = compare_cables(cables, {}, None, read_infiniband(found)).faults
+    faults = compare_cables(cables, {}, None, read_infiniband(discovered)).faults
     _mark(plan, cables.links, faults, marks)
     missing = {fault.cable for fault in faults if fault.kind == "missing"}
     at_fault = {cable for fault in faults for cable in fault.cable.split(" and ")}
     faulty = {device for device, links in by_device.items() if any(str(link) in at_fault for link in links)}
-    gone = {device for device in faulty if all(str(link) in missing for link in by_device[device])}
-    of_gone = {str(link) for device in gone for link in by_device[device]}
-    for device in sorted(gone):
+    unconnected = {device for device in faulty if all(str(link) in missing for link in by_device[device])}
+    of_gone = {str(link) for device in unconnected for link in by_device[device]}
+    for device in sorted(unconnected):
         # The far ends of a device that is off miss the same cables.
         number = len(by_device[device])
         reason = f"{device}: none of its {number} cables has a link; turn it on, or connect it to this subnet"
@@ -114,12 +114,12 @@ def _mark(plan: FabricPlan, links: list[PlannedCable], faults: list[CableFault],
             marks.add({"missing": "missing", "speed": "slow"}.get(fault.kind, "wrong"), ports, fault.message)
 
 
-def guid_claim(plan: FabricPlan, found: str) -> Claim:
+def guid_claim(plan: FabricPlan, discovered: str) -> Claim:
     """Return the claim that each name has one GUID, the planned one, which partitions and roots have."""
     guids = Guids(dict(plan.guids.known))
-    guids.add_found(plan.fabric, found)
+    guids.add_found(plan.fabric, discovered)
     claim, wanted = "GUIDs: one for each name, the planned one", 0
-    seen = len(guids.conflicts) if found else None
+    seen = len(guids.conflicts) if discovered else None
     return compare("cables", claim, wanted, seen, _FOUND, "; ".join(guids.conflicts[:3]))
 
 
@@ -240,8 +240,8 @@ def manager_claims(plan: FabricPlan, readings: SubnetReadings) -> Iterator[Claim
         names = {guid: str(node) for node, guid in plan.guids.known.items()}
         states = {names.get(guid, guid): state for guid, state in manager_states(readings.managers).items()}
         planned_states = {str(hca): _STANDBY if rank else _MASTER for rank, hca in enumerate(managers)}
-        others, absent = sorted({*states} - {*planned_states}), sorted({*planned_states} - {*states})
-        reasons = [f"{', '.join(others)}: not planned; stop it, its settings may be other ones"] if others else []
+        unplanned, absent = sorted({*states} - {*planned_states}), sorted({*planned_states} - {*states})
+        reasons = [f"{', '.join(unplanned)}: not planned; stop it, its settings may be other ones"] if unplanned else []
         reasons += [f"{', '.join(absent)}: no subnet manager runs there"] if absent else []
         reasons += [
             f"{name} is {_state(states[name])}, not {_state(state)}; {_cause(states[name])}"
@@ -259,10 +259,10 @@ def manager_claims(plan: FabricPlan, readings: SubnetReadings) -> Iterator[Claim
         if texts is None:
             yield Claim("managers", title, "as planned", None, False, manager.host, f"{manager.host} was not read")
             continue
-        held = {config: texts.get(CONF), **texts}
-        differing = [name for name in [config, *shared] if not _same(plan.files[name], held.get(name))]
+        present = {config: texts.get(CONF), **texts}
+        differing = [name for name in [config, *shared] if not _same(plan.files[name], present.get(name))]
         shown = f"other: {', '.join(differing)}" if differing else "as planned"
-        first = _first_difference(plan.files[differing[0]], held.get(differing[0])) if differing else ""
+        first = _first_difference(plan.files[differing[0]], present.get(differing[0])) if differing else ""
         reason = f"the first: {first}" if differing else ""
         yield compare("managers", title, "as planned", shown, manager.host, reason)
 

@@ -89,6 +89,6 @@ def together(by_host: Mapping[str, ManagerReadings]) -> SubnetReadings:
     files = {host: readings.files for host, readings in by_host.items()}
     if not readers:
         return SubnetReadings(files=files)
-    one = by_host[readers[0]]
-    texts = {name: getattr(one, name) for name in SubnetReadings._fields}
+    subnet_reader = by_host[readers[0]]
+    texts = {name: getattr(subnet_reader, name) for name in SubnetReadings._fields}
     return SubnetReadings(**{**texts, "files": files})

@@ -160,10 +160,10 @@ def _service_levels(settings: Settings) -> dict[int, ServiceLevel]:
     if levels and 0 not in levels:
         raise part.refuse("service level 0 is missing, which is everything that asks for none", "add it")
     by_lane: dict[int, ServiceLevel] = {}
-    for number, one in levels.items():
-        if by_lane.setdefault(one.lane, one) != one:
+    for number, entry in levels.items():
+        if by_lane.setdefault(entry.lane, entry) != entry:
             raise part.refuse(
-                f"{number} gives lane {one.lane} another weight or table than another level", "give both the same"
+                f"{number} gives lane {entry.lane} another weight or table than another level", "give both the same"
             )
     return levels
 
@@ -185,32 +185,34 @@ def _partitions(
     part = settings.part("partitions")
     hosts = {hca.host for hca in fabric.hcas}
     for name in part.data:
-        one = part.part(name)
+        spec = part.part(name)
         # partitions.conf has the default partition under that name.
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() == "default":
-            raise one.refuse(
+            raise spec.refuse(
                 f"{name!r} is not valid", "use 1 to 32 letters, digits, '_', '-' and '.', and not 'default'"
             )
-        one.only("pkey", "members", "ipoib", "index0", "mtu", "service_level")
+        spec.only("pkey", "members", "ipoib", "index0", "mtu", "service_level")
         partition = InfinibandPartition(
             name,
-            one.required("pkey", pkey_number),
-            _members(one, fabric, groups, hosts),
-            one.value("ipoib", values.flag, False),
-            one.value("index0", values.flag, False),
-            one.value("mtu", values.among(*MTU_CODES), 0),
-            one.value("service_level", values.within(0, 15), 0),
+            spec.required("pkey", pkey_number),
+            _members(spec, fabric, groups, hosts),
+            spec.value("ipoib", values.flag, False),
+            spec.value("index0", values.flag, False),
+            spec.value("mtu", values.among(*MTU_CODES), 0),
+            spec.value("service_level", values.within(0, 15), 0),
         )
         if partition.service_level and partition.service_level not in levels:
-            raise one.refuse_setting("service_level", f"{partition.service_level} is not in service_levels", "add it")
+            raise spec.refuse_setting("service_level", f"{partition.service_level} is not in service_levels", "add it")
         if partition.mtu and not partition.ipoib:
-            raise one.refuse_setting("mtu", "it is that of the broadcast group, which needs ipoib", "set ipoib, too")
-        for other in partitions:
-            if other.pkey == partition.pkey:
-                raise one.refuse_setting("pkey", f"{other.name} has 0x{other.pkey:04x}, too", "use another one")
-            both = partition.index0 and other.index0 and sorted({*partition.members} & {*other.members})
-            if both:
-                raise one.refuse_setting("index0", f"{both[0]} is in {other.name}, too, which has it", "set it for one")
+            raise spec.refuse_setting("mtu", "it is that of the broadcast group, which needs ipoib", "set ipoib, too")
+        for first in partitions:
+            if first.pkey == partition.pkey:
+                raise spec.refuse_setting("pkey", f"{first.name} has 0x{first.pkey:04x}, too", "use another one")
+            shared = partition.index0 and first.index0 and sorted({*partition.members} & {*first.members})
+            if shared:
+                raise spec.refuse_setting(
+                    "index0", f"{shared[0]} is in {first.name}, too, which has it", "set it for one"
+                )
         partitions.append(partition)
     return tuple(partitions)
 
@@ -262,8 +264,8 @@ def _options(settings: Settings, routing: tuple[str, ...], manager: str) -> dict
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
             raise part.refuse(f"{name!r} is no option of opensm.conf", "write it as opensm -c writes it")
         if name not in OPTIONS and manager == OPENSM:
-            near = nearest(name, OPTIONS)
-            remedy = f"did you mean {near}?" if near else "opensm -c FILE writes all of them"
+            suggestion = nearest(name, OPTIONS)
+            remedy = f"did you mean {suggestion}?" if suggestion else "opensm -c FILE writes all of them"
             raise part.refuse(f"opensm has no option {name!r} and would ignore it", remedy)
         if name in _PLANNED_OPTIONS:
             raise part.refuse_setting(name, "it is planned", f"use {_PLANNED_OPTIONS[name]}")

@@ -47,13 +47,13 @@ class Uplinks:
             return f"{_NO_UPLINK}; {_NAME_ONE}"
         lower = self._lower[name]
         number = self._number[lower]
-        left = [link for link in self._carrying.get(lower, ()) if not link & {name, *isolated}]
-        least = max(1, number - self._spare)
-        if len(left) >= least:
+        remaining = [link for link in self._carrying.get(lower, ()) if not link & {name, *isolated}]
+        links_min = max(1, number - self._spare)
+        if len(remaining) >= links_min:
             return ""
         return (
-            f"{lower} would have {len(left)} of {number} up links, and needs {least} (spare_uplinks: {self._spare}); "
-            f"repair another one first"
+            f"{lower} would have {len(remaining)} of {number} up links, and needs {links_min} "
+            f"(spare_uplinks: {self._spare}); repair another one first"
         )
 
     def check(self, isolate: Collection[str]) -> None:

@@ -36,17 +36,17 @@ def rdma_spec(
     """
     if not verbs:
         return None
-    named = {name: [name] for name in sorted(verbs)}
-    for address, nics in sorted(nics_of_gpus(host, hcas(nccl_hca, sorted(verbs))).items(), key=lambda one: one[0]):
+    names_by_device = {name: [name] for name in sorted(verbs)}
+    for address, nics in sorted(nics_of_gpus(host, hcas(nccl_hca, sorted(verbs))).items(), key=lambda pair: pair[0]):
         if address in minors and nics:
-            named[f"gpu{minors[address]}"] = nics
-    named[ALL] = sorted(verbs)
+            names_by_device[f"gpu{minors[address]}"] = nics
+    names_by_device[ALL] = sorted(verbs)
     spec: dict[str, Any] = {
         "cdiVersion": VERSION,
         "kind": RDMA,
         "devices": [
             {"name": name, "containerEdits": {"deviceNodes": [{"path": verbs[nic]} for nic in nics]}}
-            for name, nics in named.items()
+            for name, nics in names_by_device.items()
         ],
     }
     if has_rdma_cm:
@@ -66,16 +66,16 @@ def nics_of_gpus(host: Host, nics: Sequence[str]) -> dict[str, list[str]]:
         for name in function.interfaces.get("rdma", [])
         if name in nics
     }
-    found, _notes = rails(host, nics) if nics else ([], [])
+    gpu_rails, _notes = rails(host, nics) if nics else ([], [])
     chosen: dict[str, list[str]] = {}
     for gpu in host.functions:
         if gpu.kind != "gpu" or gpu.physical_function is not None:
             continue
-        near = [names[rail.nic.address] for rail in found if gpu.address in rail.gpus]
-        if not near:
+        nearest_nics = [names[rail.nic.address] for rail in gpu_rails if gpu.address in rail.gpus]
+        if not nearest_nics:
             ranks = {name: [*PATH_CLASSES].index(paths.path_class(gpu.address, nic)) for nic, name in names.items()}
-            near = [name for name, rank in ranks.items() if rank == min(ranks.values())]
-        chosen[gpu.address] = sorted(near)
+            nearest_nics = [name for name, rank in ranks.items() if rank == min(ranks.values())]
+        chosen[gpu.address] = sorted(nearest_nics)
     return chosen
 
 
@@ -84,14 +84,14 @@ def hcas(setting: str, names: Sequence[str]) -> list[str]:
 
     Source: NCCL's user guide, "Environment Variables"; a name may have a port, which is passed over: "mlx5_0:1".
     """
-    excludes, rest = setting.startswith("^"), setting.lstrip("^")
-    is_exact, rest = rest.startswith("="), rest.lstrip("=")
-    listed = [one.partition(":")[0] for one in rest.split(",") if one]
+    excludes, allowed = setting.startswith("^"), setting.lstrip("^")
+    is_exact, allowed = allowed.startswith("="), allowed.lstrip("=")
+    listed = [item.partition(":")[0] for item in allowed.split(",") if item]
     if not listed:
         return list(names)
 
     def is_listed(name: str) -> bool:
-        return name in listed if is_exact else any(name.startswith(one) for one in listed)
+        return name in listed if is_exact else any(name.startswith(item) for item in listed)
 
     return [name for name in names if is_listed(name) != excludes]
 
@@ -112,7 +112,9 @@ def gpu_names(spec: Mapping[str, Any], numbers: Sequence[int]) -> list[str]:
 def nics_in(spec: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Return the NICs that the devices ``names`` of the CDI file of RDMA devices stand for, each once."""
     nodes = {device["name"]: _nodes(device) for device in spec["devices"]}
-    by_node = {each[0]: name for name, each in reversed(list(nodes.items())) if len(each) == 1}
+    by_node = {
+        nodes_of_name[0]: name for name, nodes_of_name in reversed(list(nodes.items())) if len(nodes_of_name) == 1
+    }
     return sorted({by_node[node] for name in names for node in nodes[name]})
 
 

@@ -108,5 +108,5 @@ def _verbs(system: System) -> dict[str, str]:
 
 
 def _minors(system: System) -> dict[str, int]:
-    found = {name: _MINOR.search(system.read(f"{GPUS}/{name}/information") or "") for name in system.names(GPUS)}
-    return {name.lower(): int(minor[1]) for name, minor in found.items() if minor}
+    matches = {name: _MINOR.search(system.read(f"{GPUS}/{name}/information") or "") for name in system.names(GPUS)}
+    return {name.lower(): int(minor[1]) for name, minor in matches.items() if minor}

@@ -103,8 +103,9 @@ def read_cluster(
                 "use lower-case letters, digits, '-' and '.', at most 253",
                 subject=name,
             )
-    one = _common(names, variables)
-    cluster = Cluster(request, site, names, [], None, None, one["max_read_request_bytes"], one["mig_off"], {})
+    common = _common(names, variables)
+    reads = common["max_read_request_bytes"]
+    cluster = Cluster(request, site, names, [], None, None, reads, common["mig_off"], {})
     by_name: dict[str, HardwareGroup] = {}
     seen: dict[tuple[int, tuple[str, ...]], tuple[str, list[Rail], list[str]]] = {}
     for node in names:
@@ -125,8 +126,8 @@ def read_cluster(
         _add(cluster, by_name[name], node, host, variables.get(node, {}), ports)
     cluster.hardware = [by_name[name] for name in sorted(by_name)]
     if any(not port.infiniband for item in cluster.hardware for port in item.ports.values()):
-        cluster.policy = read_policy(one["roce_policy"])
-        cluster.rdma_class = class_of(cluster.policy, one["roce_host_class"])
+        cluster.policy = read_policy(common["roce_policy"])
+        cluster.rdma_class = class_of(cluster.policy, common["roce_host_class"])
     return cluster
 
 
@@ -182,30 +183,30 @@ def _add(
 ) -> None:
     """Add a node to its hardware, with what its variables plan for its NICs."""
     nics = read_nics(variables["roce_host_nics"]) if variables.get("roce_host_nics") else {}
-    made = variables.get("gpu_host_sriov")
-    counts = vf_request.wanted({"functions": made}, host) if made else {}
+    requests = variables.get("gpu_host_sriov")
+    counts = vf_request.wanted({"functions": requests}, host) if requests else {}
     for rail in hardware.rails:
         nic = host.function(rail.nic.address)
         names = [*nic.interfaces.get("rdma", []), *nic.interfaces.get("net", [])]
         cables = [nics[name].cable_m for name in names if name in nics]
-        asked = counts.get(nic.address)
+        request = counts.get(nic.address)
         port = PortOfRail(
-            asked.count if asked else cluster.request.vfs,
-            asked is not None,
+            request.count if request else cluster.request.vfs,
+            request is not None,
             # A NIC that can be either is what the blueprint says, whatever it is now.
             next((planned[name] for name in names if name in planned), nic.class_code >> 8 == INFINIBAND_CLASS),
             max((cable for cable in cables if cable), default=None),
         )
         _check_vfs(node, nic, port)
-        before = hardware.ports.get(rail.name, port)
-        if before[:3] != port[:3]:
+        first = hardware.ports.get(rail.name, port)
+        if first[:3] != port[:3]:
             raise KubernetesError(
                 f"{rail.name} has other VFs or another link type than on {hardware.nodes[0]}, which is alike",
                 "plan the same for both: one policy is for all of them",
                 subject=node,
             )
         # The longest cable of the rail: its headroom is enough for the others.
-        longest = max((cable for cable in (before.cable_m, port.cable_m) if cable), default=None)
+        longest = max((cable for cable in (first.cable_m, port.cable_m) if cable), default=None)
         hardware.ports[rail.name] = port._replace(cable_m=longest)
     hardware.nodes.append(node)
     off = [rail.nic.address for rail in hardware.rails if host.source == "sysfs" and not rail.nic.sriov]
@@ -214,10 +215,10 @@ def _add(
 
 
 def _check_vfs(node: str, nic: Function, port: PortOfRail) -> None:
-    most = min(nic.sriov.total, VFS_MAX) if nic.sriov else VFS_MAX
-    if not 1 <= port.vfs <= most:
+    vfs_max = min(nic.sriov.total, VFS_MAX) if nic.sriov else VFS_MAX
+    if not 1 <= port.vfs <= vfs_max:
         raise KubernetesError(
-            f"NIC {nic.address} can have 1 to {most} VFs, but {port.vfs} are planned",
+            f"NIC {nic.address} can have 1 to {vfs_max} VFs, but {port.vfs} are planned",
             "change vfs, or gpu_host_sriov of the node; its firmware's NUM_OF_VFS limits them",
             subject=node,
         )

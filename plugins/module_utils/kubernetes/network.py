@@ -32,7 +32,7 @@ def policies(cluster: Cluster) -> list[dict[str, Any]]:
     The resource of a rail has its name on all hardware, so that a pod asks for it and gets it on any node.
     """
     namespace = cluster.request.namespace
-    made = [
+    objects = [
         {
             "apiVersion": SRIOV,
             "kind": "SriovNetworkNodePolicy",
@@ -42,7 +42,7 @@ def policies(cluster: Cluster) -> list[dict[str, Any]]:
         for hardware in cluster.hardware
         for rail in hardware.rails
     ]
-    return made + _networks(cluster) if cluster.request.ipam else made
+    return objects + _networks(cluster) if cluster.request.ipam else objects
 
 
 def _policy(cluster: Cluster, hardware: HardwareGroup, rail: Rail) -> dict[str, Any]:
@@ -93,22 +93,22 @@ def nic_configurations(cluster: Cluster) -> list[dict[str, Any]]:
 
     A NIC has one template, whatever the number of its ports: the operator refuses two.
     """
-    made = []
+    templates = []
     for hardware in cluster.hardware:
         cards: dict[str, list[Rail]] = {}
         for rail in hardware.rails:
             if rail.nic.vendor_id == MELLANOX:
                 cards.setdefault(rail.nic.address.split(".", maxsplit=1)[0], []).append(rail)
-        others = [rail.nic.address for rail in hardware.rails if rail.nic.vendor_id != MELLANOX]
-        if others:
-            cluster.note(f"NICs that are not NVIDIA's, so without template: {', '.join(others)}", hardware.nodes)
-        made += [_template(cluster, hardware, card) for card in cards.values()]
-    if cluster.policy and any("roceOptimized" in one["spec"]["template"] for one in made):
+        foreign_nics = [rail.nic.address for rail in hardware.rails if rail.nic.vendor_id != MELLANOX]
+        if foreign_nics:
+            cluster.note(f"NICs that are not NVIDIA's, so without template: {', '.join(foreign_nics)}", hardware.nodes)
+        templates += [_template(cluster, hardware, card) for card in cards.values()]
+    if cluster.policy and any("roceOptimized" in template["spec"]["template"] for template in templates):
         cluster.note(
             "NicConfigurationTemplate has no bandwidth shares: NICs keep those of their driver, unlike with roce_host",
             cluster.nodes,
         )
-    return made
+    return templates
 
 
 def _template(cluster: Cluster, hardware: HardwareGroup, card: list[Rail]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _qos(policy: Policy, rdma_class: RdmaClass, cable_m: int | None) -> dict[str
             "leave nic_configuration out of kubernetes_cluster.parts, and run the role roce_host on the nodes",
             subject="roce_policy",
         )
-    lossless = {one.priority for one in policy.lossless}
+    lossless = {priority_class.priority for priority_class in policy.lossless}
     qos: dict[str, Any] = {
         "trust": "dscp",
         "pfc": ",".join("1" if priority in lossless else "0" for priority in range(CLASSES)),
@@ -180,7 +180,7 @@ def _firmware(policy: Policy) -> list[dict[str, str]]:
     With roceOptimized it sets ROCE_CC_PRIO_MASK 255, CNP_DSCP 4 and CNP_802P_PRIO 6; rawNvConfig overrides these, and
     parameters of a second port that the NIC lacks are ignored.
     """
-    mask = sum(1 << one.priority for one in policy.classes)
+    mask = sum(1 << priority_class.priority for priority_class in policy.classes)
     wanted = {"ROCE_CC_PRIO_MASK": mask, "CNP_DSCP": policy.cnp.dscp, "CNP_802P_PRIO": policy.cnp.priority}
     return [{"name": f"{name}_P{port}", "value": str(value)} for name, value in wanted.items() for port in (1, 2)]
 

@@ -71,7 +71,7 @@ def kubelet(request: KubernetesRequest, hardware: HardwareGroup) -> dict[str, An
 
 def kubelets(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """Return the KubeletConfiguration by hardware; nodes whose recording has no CPUs get none."""
-    made = {}
+    configurations = {}
     for item in cluster.hardware:
         cores = [len(node.siblings) for node in item.host.numa_nodes if node.siblings]
         if not cores or min(cores) <= cluster.request.reserved_cores:
@@ -80,8 +80,8 @@ def kubelets(cluster: Cluster) -> dict[str, dict[str, Any]]:
                 item.nodes,
             )
         else:
-            made[item.name] = kubelet(cluster.request, item)
-    return made
+            configurations[item.name] = kubelet(cluster.request, item)
+    return configurations
 
 
 def node_problem_detector(request: KubernetesRequest) -> list[dict[str, Any]]:

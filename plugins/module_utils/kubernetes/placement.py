@@ -57,13 +57,13 @@ def _layers(cluster: Cluster) -> dict[str, list[str]]:
     if cluster.site is None:
         return {}
     switches = tree(cluster.site, compute_fabric(cluster.site), cluster.nodes)
-    above = {member: one.name for one in switches for member in one.members}
+    parent = {member: switch.name for switch in switches for member in switch.members}
     layers: dict[str, list[str]] = {}
     for node in cluster.nodes:
-        name = above.get(node)
+        name = parent.get(node)
         while name is not None:
             layers.setdefault(node, []).append(name)
-            name = above.get(name)
+            name = parent.get(name)
     return layers
 
 
@@ -116,10 +116,10 @@ def device_classes(cluster: Cluster) -> list[dict[str, Any]]:
                 by_gpu.setdefault(gpu, set()).add(rail.name)
                 addresses.setdefault(rail.name, set()).add(gpu)
         for gpu, names in by_gpu.items():
-            others, node = rails_of.setdefault(gpu, (names, item.nodes[0]))
-            if others != names:
+            rails, node = rails_of.setdefault(gpu, (names, item.nodes[0]))
+            if rails != names:
                 raise KubernetesError(
-                    f"GPU {gpu} is of {', '.join(sorted(others))} on {node} and of {', '.join(sorted(names))} on "
+                    f"GPU {gpu} is of {', '.join(sorted(rails))} on {node} and of {', '.join(sorted(names))} on "
                     f"{item.nodes[0]}, but a DeviceClass cannot tell nodes apart",
                     "leave dra out of kubernetes_cluster.parts, or plan a cluster for each hardware",
                 )

@@ -23,6 +23,6 @@ def bundle_of(lines: Sequence[RepairLine], line: RepairLine, readings: Mapping[s
         "time": line.time,
         "fault": line.fault,
         "reason": line.reason,
-        "log": [asdict(each) for each in lines if each.node == line.node],
+        "log": [asdict(log_line) for log_line in lines if log_line.node == line.node],
         "readings": {name: str(text)[-MOST_CHARACTERS:] for name, text in readings.items()},
     }

@@ -94,40 +94,40 @@ class _Run:
     def node(self, node: RepairNode) -> list[RepairLine]:
         """Return a node's lines: whether its fault came or went, and what is done."""
         case = self.world.case(node.name)
-        made = _NodeLines(self.world, node, case)
+        node_lines = _NodeLines(self.world, node, case)
         if node.answer and not case.is_open and node.asked_s < case.closed_s:
             # Another run has returned it since it was asked.
             return []
         fault = node.fault
         if not node.unknown and node.told != case.word:
-            made.add(WORD, FOUND if node.told else GONE, node.told)
-        if fault and not case.fault and not made.word:
-            made.add(FAULT, FOUND)
+            node_lines.add(WORD, FOUND if node.told else GONE, node.told)
+        if fault and not case.fault and not node_lines.word:
+            node_lines.add(FAULT, FOUND)
         elif not fault and case.fault and not node.unproved:
-            made.add(FAULT, GONE, fault=case.fault)
+            node_lines.add(FAULT, GONE, fault=case.fault)
         if case.is_open:
-            self._open(node, case, made)
+            self._open(node, case, node_lines)
         else:
-            self._new(node, case, made)
-        return made.lines
+            self._new(node, case, node_lines)
+        return node_lines.lines
 
-    def _new(self, node: RepairNode, case: RepairCase, made: _NodeLines) -> None:
+    def _new(self, node: RepairNode, case: RepairCase, node_lines: _NodeLines) -> None:
         """Begin a repair, or say why not."""
         fault = node.fault
-        lost = guards.lost_log(self.world, node)
-        if lost:
-            made.add(PERSON, BEGUN, lost)
+        log_fault = guards.lost_log(self.world, node)
+        if log_fault:
+            node_lines.add(PERSON, BEGUN, log_fault)
         elif fault is None:
             if node.mild:
-                made.report(node.mild)
-        elif made.word:
-            made.add(DRAIN, LEFT, made.word)
+                node_lines.report(node.mild)
+        elif node_lines.word:
+            node_lines.add(DRAIN, LEFT, node_lines.word)
         elif case.left == name_of(fault):
-            made.add(DRAIN, LEFT, "a person has returned it to service with this fault")
+            node_lines.add(DRAIN, LEFT, "a person has returned it to service with this fault")
         else:
-            self._drain(node, made)
+            self._drain(node, node_lines)
 
-    def _drain(self, node: RepairNode, made: _NodeLines) -> None:
+    def _drain(self, node: RepairNode, node_lines: _NodeLines) -> None:
         """Drain a node, or say why not."""
         world = self.world
         if world.ends_only:
@@ -135,116 +135,116 @@ class _Run:
         reason = self.site_fault or guards.not_listed(world, node)
         for guard in guards.OF_A_DRAIN:
             reason = reason or guard(world, node, self.taken)
-        made.add(DRAIN, REFUSED if reason else BEGUN, reason)
+        node_lines.add(DRAIN, REFUSED if reason else BEGUN, reason)
         if not reason and node.serves:
             self.taken.append(node.name)
 
-    def _open(self, node: RepairNode, case: RepairCase, made: _NodeLines) -> None:
+    def _open(self, node: RepairNode, case: RepairCase, node_lines: _NodeLines) -> None:
         """Go on with a repair."""
         last = case.last
-        if last is None or made.word:
-            made.add(last.step if last else DRAIN, LEFT, made.word or "the log has no step of this repair")
+        if last is None or node_lines.word:
+            node_lines.add(last.step if last else DRAIN, LEFT, node_lines.word or "the log has no step of this repair")
         elif last.step == DRAIN and last.result != DONE and not node.drained:
-            self._drain_again(node, last, made)
+            self._drain_again(node, last, node_lines)
         elif last.step not in REPAIRS and guards.not_listed(self.world, node):
-            made.add(last.step, WAITS, guards.not_listed(self.world, node))
+            node_lines.add(last.step, WAITS, guards.not_listed(self.world, node))
         elif _is_back(node, last):
             # Also our own return, of a run that was killed before it could say so.
             is_ours = last.step == RETURN
-            made.add(CLOSE, DONE if is_ours else LEFT, "" if is_ours else "somebody returned it to service")
+            node_lines.add(CLOSE, DONE if is_ours else LEFT, "" if is_ours else "somebody returned it to service")
         elif last.step == PERSON and last.result == DONE:
-            made.add(PERSON, WAITS, "a person looks at it; end: -e node_repair_repaired=NODE")
+            node_lines.add(PERSON, WAITS, "a person looks at it; end: -e node_repair_repaired=NODE")
         elif last.step == PERSON and last.result in (BEGUN, UNKNOWN):
-            made.add(PERSON, BEGUN, last.reason)
+            node_lines.add(PERSON, BEGUN, last.reason)
         elif last.step in REPAIRS and last.result == BEGUN:
             if not self._is_in_work(last):
-                made.add(last.step, UNKNOWN, "the run that began it has not said how it ended", fault=last.fault)
+                node_lines.add(last.step, UNKNOWN, "the run that began it has not said how it ended", fault=last.fault)
         elif (last.step, last.result) == (PROVE, BEGUN) and self._is_in_work(last):
-            made.add(PROVE, WAITS, "another run proves it")
+            node_lines.add(PROVE, WAITS, "another run proves it")
         else:
-            self._after(node, case, last, made)
+            self._after(node, case, last, node_lines)
 
-    def _drain_again(self, node: RepairNode, last: RepairLine, made: _NodeLines) -> None:
+    def _drain_again(self, node: RepairNode, last: RepairLine, node_lines: _NodeLines) -> None:
         """Repeat a drain, which does no harm, of a node that still has a fault."""
         if node.fault:
-            self._drain(node, made)
+            self._drain(node, node_lines)
         elif node.unproved or self._is_in_work(last):
-            made.add(DRAIN, WAITS, node.unproved or "another run drains it")
+            node_lines.add(DRAIN, WAITS, node.unproved or "another run drains it")
         else:
-            made.add(CLOSE, DONE, "its fault was gone before it was drained")
+            node_lines.add(CLOSE, DONE, "its fault was gone before it was drained")
 
     def _is_in_work(self, last: RepairLine) -> bool:
         """Return True if a run may still carry out the step."""
         return self.world.now_s - last.at_s <= self.world.settings.boot_s
 
-    def _after(self, node: RepairNode, case: RepairCase, last: RepairLine, made: _NodeLines) -> None:
+    def _after(self, node: RepairNode, case: RepairCase, last: RepairLine, node_lines: _NodeLines) -> None:
         """Go on after a step that has ended, or whose outcome is not known."""
         world = self.world
         if last.step == PROVE and last.result == NOT_HELD:
-            self._step(node, case, made, last.reason)
+            self._step(node, case, node_lines, last.reason)
         elif guards.old_round(world, node) and last.step not in (DRAIN, EVICT):
             if world.now_s - case.changed_s > world.settings.boot_s:
-                self._step(node, case, made, node.unknown or guards.old_round(world, node))
+                self._step(node, case, node_lines, node.unknown or guards.old_round(world, node))
             else:
-                made.add(last.step, WAITS, node.unknown or guards.old_round(world, node))
+                node_lines.add(last.step, WAITS, node.unknown or guards.old_round(world, node))
         elif node.fault:
-            self._step(node, case, made, "")
+            self._step(node, case, node_lines, "")
         elif guards.old_round(world, node):
-            made.add(PROVE, WAITS, node.unknown or guards.old_round(world, node))
+            node_lines.add(PROVE, WAITS, node.unknown or guards.old_round(world, node))
         elif guards.other_fault(node):
-            made.add(PROVE, WAITS, guards.other_fault(node))
+            node_lines.add(PROVE, WAITS, guards.other_fault(node))
         elif guards.failed_proof(world, node):
-            self._step(node, case, made, guards.failed_proof(world, node))
+            self._step(node, case, node_lines, guards.failed_proof(world, node))
         elif last.result != HELD and last.step != RETURN:
-            made.add(PROVE, BEGUN)
+            node_lines.add(PROVE, BEGUN)
         elif guards.old_proof(world, node):
-            made.add(PROVE, WAITS, guards.old_proof(world, node))
+            node_lines.add(PROVE, WAITS, guards.old_proof(world, node))
         else:
-            made.add(RETURN, BEGUN)
+            node_lines.add(RETURN, BEGUN)
 
-    def _step(self, node: RepairNode, case: RepairCase, made: _NodeLines, reason: str) -> None:
+    def _step(self, node: RepairNode, case: RepairCase, node_lines: _NodeLines, reason: str) -> None:
         """Begin the next step of the table, wait for jobs, or ask a person."""
         world = self.world
         if world.ends_only:
             return
         if case.is_unknown:
-            made.add(PERSON, BEGUN, "the outcome of the last step is not known")
+            node_lines.add(PERSON, BEGUN, "the outcome of the last step is not known")
             return
         stop = guards.budget(world, node)
         step = self._next(node, node.fault, case) if node.fault and not stop else ""
         if not step:
-            made.add(PERSON, BEGUN, stop or reason or "nothing else is left to try")
+            node_lines.add(PERSON, BEGUN, stop or reason or "nothing else is left to try")
             return
         if not node.drained:
             # Its drain has got lost, with the disk or in a run that was killed on the way back.
-            self._drain(node, made)
+            self._drain(node, node_lines)
             return
         busy, waited_s = guards.jobs(world, node), guards.waited_s(world, node)
         if self.site_fault:
-            made.add(step, REFUSED, self.site_fault)
+            node_lines.add(step, REFUSED, self.site_fault)
         elif busy and waited_s > world.settings.wait_s:
-            made.add(PERSON, BEGUN, f"{busy} {waited_s / 3600:.1f} h after the drain")
+            node_lines.add(PERSON, BEGUN, f"{busy} {waited_s / 3600:.1f} h after the drain")
         elif busy:
-            made.add(step, WAITS, busy)
+            node_lines.add(step, WAITS, busy)
         elif world.settings.evicts and guards.runs_jobs(node):
-            self._evict(case.last, made)
+            self._evict(case.last, node_lines)
         else:
-            made.add(step, BEGUN, reason)
+            node_lines.add(step, BEGUN, reason)
 
     @staticmethod
-    def _evict(last: RepairLine | None, made: _NodeLines) -> None:
+    def _evict(last: RepairLine | None, node_lines: _NodeLines) -> None:
         """Ask the jobs once to leave; a run that was killed may ask again."""
         if last and last.step == EVICT and last.result != BEGUN:
-            made.add(PERSON, BEGUN, f"jobs did not leave: {last.reason}" if last.reason else "jobs did not leave")
+            node_lines.add(PERSON, BEGUN, f"jobs did not leave: {last.reason}" if last.reason else "jobs did not leave")
         else:
-            made.add(EVICT, BEGUN)
+            node_lines.add(EVICT, BEGUN)
 
     def _next(self, node: RepairNode, fault: Complaint, case: RepairCase) -> str:
         """Return the next step for a fault of the node; "" if none is left."""
-        for step, most in steps_of(fault.check, fault.action, fault.layer):
+        for step, attempts_max in steps_of(fault.check, fault.action, fault.layer):
             # A node that boots its image at each start is proved by that.
             chosen = REIMAGE if step == REBOOT and node.boots_image else step
-            if case.attempts[name_of(fault), chosen] < most and CAN[chosen](self.world, node):
+            if case.attempts[name_of(fault), chosen] < attempts_max and CAN[chosen](self.world, node):
                 return chosen
         return ""
 

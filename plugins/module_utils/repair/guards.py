@@ -29,9 +29,9 @@ def site_fault(world: RepairWorld) -> str:
             for key in (f"the fault {check}", *domains):
                 groups.setdefault(key, {})[node.name] = since_s
     for key, times in sorted(groups.items()):
-        together = _together(times, world.settings.together_s)
-        if len(together) >= world.settings.together:
-            return f"{len(together)} nodes have {key} at once, which is one fault of the site: {fold(together)}"
+        at_once = _together(times, world.settings.together_s)
+        if len(at_once) >= world.settings.together:
+            return f"{len(at_once)} nodes have {key} at once, which is one fault of the site: {fold(at_once)}"
     return ""
 
 
@@ -56,8 +56,8 @@ def _together(times: dict[str, float], within_s: float) -> list[str]:
     windows: list[list[str]] = [
         [name for name, at_s in times.items() if start <= at_s <= start + within_s] for start in starts
     ]
-    most: list[str] = max(windows, key=len)
-    return sorted(most)
+    longest: list[str] = max(windows, key=len)
+    return sorted(longest)
 
 
 def wrong_clock(world: RepairWorld, lines: Sequence[RepairLine]) -> str:
@@ -84,27 +84,27 @@ def not_listed(world: RepairWorld, node: RepairNode) -> str:
     return ""
 
 
-def _gone(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> set[str]:
+def _gone(world: RepairWorld, node: RepairNode, drained: Iterable[str]) -> set[str]:
     """Return the nodes that do not serve if this one is drained.
 
     A node in repair is one of them, whatever the scheduler has listed: another run may have drained it since.
     """
-    return {node.name, *taken, *(name for name, case in world.cases.items() if case.is_open)}
+    return {node.name, *drained, *(name for name, case in world.cases.items() if case.is_open)}
 
 
-def left(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
+def left(world: RepairWorld, node: RepairNode, drained: Iterable[str]) -> str:
     """Return why too few nodes would serve without this one: spares in reserve count, nodes not known do not."""
     if not node.serves:
         return ""
-    gone = _gone(world, node, taken)
-    others = [other for other in world.nodes.values() if not other.is_spare]
-    serving = sum(other.serves for other in others if other.name not in gone)
-    reserve = [spare for spare in world.nodes.values() if spare.is_spare and spare.name not in gone]
+    out_of_service = _gone(world, node, drained)
+    regular = [peer for peer in world.nodes.values() if not peer.is_spare]
+    serving = sum(peer.serves for peer in regular if peer.name not in out_of_service)
+    reserve = [spare for spare in world.nodes.values() if spare.is_spare and spare.name not in out_of_service]
     spares = sum(is_fit_spare(spare) or (spare.service is not None and spare.serves) for spare in reserve)
-    needed = len(others) - len(others) * world.settings.most_out // 100
+    needed = len(regular) - len(regular) * world.settings.most_out // 100
     if serving + spares >= needed:
         return ""
-    return f"{serving} nodes and {spares} spares would be left of {len(others)}, fewer than {needed}"
+    return f"{serving} nodes and {spares} spares would be left of {len(regular)}, fewer than {needed}"
 
 
 def is_fit_spare(node: RepairNode) -> bool:
@@ -113,15 +113,15 @@ def is_fit_spare(node: RepairNode) -> bool:
     return node.is_spare and is_reserve and not node.unproved
 
 
-def domain(world: RepairWorld, node: RepairNode, taken: Iterable[str]) -> str:
+def domain(world: RepairWorld, node: RepairNode, drained: Iterable[str]) -> str:
     """Return the rack, feed or switch that would have fewer nodes than declared."""
     if not node.serves:
         return ""
-    gone = _gone(world, node, taken)
+    out_of_service = _gone(world, node, drained)
     for kind, most_out in world.settings.domain_most_out.items():
         for name in node.domains.get(kind, ()):
             members = [member for member in world.nodes.values() if name in member.domains.get(kind, ())]
-            serving = sum(member.serves for member in members if member.name not in gone)
+            serving = sum(member.serves for member in members if member.name not in out_of_service)
             needed = len(members) - len(members) * most_out // 100
             if serving < needed:
                 return f"{kind} {name} would have {serving} of {len(members)} nodes, fewer than {needed}"

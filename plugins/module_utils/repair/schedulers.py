@@ -99,9 +99,9 @@ def _slurm_drain(node: str, reason: str) -> list[str]:
     return ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"]
 
 
-def _slurm_restore(node: str, before: str) -> list[str]:
-    is_kept = before.startswith(AUTOMATIC[2:])
-    return _slurm_drain(node, before) if is_kept else ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
+def _slurm_restore(node: str, old_reason: str) -> list[str]:
+    is_kept = old_reason.startswith(AUTOMATIC[2:])
+    return _slurm_drain(node, old_reason) if is_kept else ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
 
 
 def _kubernetes(text: str) -> dict[str, NodeService]:
@@ -163,8 +163,8 @@ def _patch(node: str, unschedulable: bool | None, reason: str | None) -> list[st
 
 def _kubectl_drain(node: str) -> list[str]:
     """Return the command that evicts pods, which their disruption budgets may refuse until the timeout."""
-    which = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", f"--timeout={EVICT_S}s")
-    return ["kubectl", "drain", node, *which]
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", f"--timeout={EVICT_S}s")
+    return ["kubectl", "drain", node, *options]
 
 
 def _lsf(text: str) -> dict[str, NodeService]:
@@ -193,9 +193,9 @@ def _lsf_reason(block: str) -> str:
     rows = [row.strip().strip('"') for row in section[1].splitlines()] if section else []
     # Titles of a table are in capitals.
     comments = [row for row in rows if row and row != row.upper()]
-    others = [row for row in comments if MANAGER not in row]
+    foreign_rows = [row for row in comments if MANAGER not in row]
     ours = [row[row.index(OURS) :] for row in comments if OURS in row]
-    return (others or ours or [""])[0]
+    return (foreign_rows or ours or [""])[0]
 
 
 def _own(text: str) -> dict[str, NodeService]:
@@ -259,15 +259,15 @@ class OwnCommands:
     restore: Sequence[str] = ()
 
 
-def scheduler_of(name: str, own: OwnCommands = OwnCommands()) -> Scheduler:
+def scheduler_of(name: str, commands: OwnCommands = OwnCommands()) -> Scheduler:
     """Return a scheduler by its name. Raises RepairError."""
     if name != COMMAND:
         return SCHEDULERS[name]
-    if not (own.listing and own.drain and own.restore):
+    if not (commands.listing and commands.drain and commands.restore):
         raise RepairError("list, drain and return are needed", "set all three", subject="node_repair_commands")
     return Scheduler(
-        tuple(own.listing),
+        tuple(commands.listing),
         _own,
-        lambda node, reason: [*own.drain, node, reason],
-        lambda node, before: [*own.restore, node, before],
+        lambda node, reason: [*commands.drain, node, reason],
+        lambda node, old_reason: [*commands.restore, node, old_reason],
     )

@@ -68,25 +68,25 @@ def failure_rate(failures: int | None, node_days: float | None, published: str) 
     return failures / node_days * 1000
 
 
-def _check(given: Mapping[str, object], least: float = 1 / MOST) -> None:
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < MOST:
-            remedy = f"use a number from {least:g} to {MOST:g}"
+def _check(numbers: Mapping[str, object], minimum: float = 1 / MOST) -> None:
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not minimum <= value < MOST:
+            remedy = f"use a number from {minimum:g} to {MOST:g}"
             raise SchedulerError(f"{name}: {value!r} is not valid", remedy, subject="checkpoint_interval")
 
 
-def report_line(nodes: int, given: Mapping[str, Any]) -> str:
+def report_line(nodes: int, rates: Mapping[str, Any]) -> str:
     """Return the advice for a job on so many nodes as a line of a report. Raises SchedulerError.
 
-    ``given``: ``gb`` and ``write_gb_s``, and the arguments of ``failure_rate``.
+    ``rates``: ``gb`` and ``write_gb_s``, and the arguments of ``failure_rate``.
     """
-    failures, node_days = given.get("failures"), given.get("node_days")
-    published = given.get("published", "meta_rsc_1")
-    advice = advise(nodes, given["gb"], given["write_gb_s"], failure_rate(failures, node_days, published))
+    failures, node_days = rates.get("failures"), rates.get("node_days")
+    published = rates.get("published", "meta_rsc_1")
+    advice = advise(nodes, rates["gb"], rates["write_gb_s"], failure_rate(failures, node_days, published))
     source = f"the published {published}" if failures is None else f"{failures} counted in {node_days:g} node-days"
     spare, faster = advice["spare_saves_percent"], advice["twice_the_bandwidth_saves_percent"]
     return (
-        f"a checkpoint of {given['gb']:g} GB each {advice['interval_s'] / 60:.0f} min on {nodes} nodes loses "
+        f"a checkpoint of {rates['gb']:g} GB each {advice['interval_s'] / 60:.0f} min on {nodes} nodes loses "
         f"{advice['lost_percent']:g} % of the time ({advice['mtbf_h']:g} h between failures, by {source}); a spare "
         f"saves {spare:g} %, twice the bandwidth {faster:g} %"
     )
@@ -104,27 +104,27 @@ def advise(
 
     ``repair_s``: how long a job waits for its node where there is no spare.
     """
-    given = {
+    numbers = {
         "nodes": nodes,
         "checkpoint_gb": checkpoint_gb,
         "write_gb_s": write_gb_s,
         "failures per 1000 node-days": rate_per_1000_node_days,
     }
-    _check(given)
-    _check({"restart_s": restart_s, "repair_s": repair_s}, least=0.0)
+    _check(numbers)
+    _check({"restart_s": restart_s, "repair_s": repair_s}, minimum=0.0)
     mtbf_s = 1000 / (nodes * rate_per_1000_node_days) * DAY_S
     job = CheckpointedJob(mtbf_s, checkpoint_gb / write_gb_s, restart_s)
     interval_s = daly_s(job)
-    waiting = CheckpointedJob(mtbf_s, job.checkpoint_s, restart_s + repair_s)
+    without_spare = CheckpointedJob(mtbf_s, job.checkpoint_s, restart_s + repair_s)
     faster = CheckpointedJob(mtbf_s, job.checkpoint_s / 2, restart_s)
-    lost = loss(job, interval_s)
+    loss_share = loss(job, interval_s)
     return {
         "mtbf_h": round(mtbf_s / HOUR_S, 1),
         "checkpoint_s": round(job.checkpoint_s, 1),
         "young_s": round(young_s(job)),
         "interval_s": round(interval_s),
-        "lost_percent": round(100 * lost, 2),
+        "lost_percent": round(100 * loss_share, 2),
         "lost_percent_hourly": round(100 * loss(job, HOUR_S), 2),
-        "spare_saves_percent": round(100 * (loss(waiting, interval_s) - lost), 2),
-        "twice_the_bandwidth_saves_percent": round(100 * (lost - loss(faster, daly_s(faster))), 2),
+        "spare_saves_percent": round(100 * (loss(without_spare, interval_s) - loss_share), 2),
+        "twice_the_bandwidth_saves_percent": round(100 * (loss_share - loss(faster, daly_s(faster))), 2),
     }

@@ -76,12 +76,12 @@ def settings(request: SchedulerRequest, devices: list[str], has_tree: bool) -> l
         pairs.append(("GresTypes", ",".join(devices)))
     if has_tree and request.version < TOPOLOGY_YAML_SINCE:
         pairs.append(("TopologyPlugin", "topology/tree"))
-    around = (request.prolog, request.epilog)
+    programs = (request.prolog, request.epilog)
     if request.container_directory:
-        around = (PROLOG_PROGRAM, EPILOG_PROGRAM)
+        programs = (PROLOG_PROGRAM, EPILOG_PROGRAM)
         # Before srun starts a step, which would wait only for MessageTimeout (10 s).
         pairs.append(("PrologFlags", "Alloc"))
-    pairs += [(name, path) for name, path in zip(("Prolog", "Epilog"), around) if path]
+    pairs += [(name, path) for name, path in zip(("Prolog", "Epilog"), programs) if path]
     if request.accounting:
         pairs += [
             ("AccountingStorageType", "accounting_storage/slurmdbd"),
@@ -148,9 +148,9 @@ def topologies(trees: Trees, version: tuple[int, int]) -> dict[str, str]:
     for fabric, switches in trees.items():
         is_first = len(lines) == 1
         lines.append(f"- topology: {fabric}\n  cluster_default: {str(is_first).lower()}\n  tree:\n    switches:\n")
-        for one in switches:
-            word = "nodes" if one.layer == 1 else "children"
-            lines.append(f'      - switch: {one.name}\n        {word}: "{fold(one.members)}"\n')
+        for tree_switch in switches:
+            word = "nodes" if tree_switch.layer == 1 else "children"
+            lines.append(f'      - switch: {tree_switch.name}\n        {word}: "{fold(tree_switch.members)}"\n')
     return {TOPOLOGY_YAML: HEAD + "".join(lines)}
 
 

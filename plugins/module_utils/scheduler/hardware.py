@@ -78,9 +78,11 @@ def hardware(host: Host) -> tuple[NodeHardware | None, list[str]]:
         return None, ["its sockets have different numbers of cores or threads, which Slurm cannot describe"]
     socket_of = {node.id: number for number, nodes in enumerate(sockets) for node in nodes}
     notes = []
-    gpus, others = _gpus(host)
-    if others:
-        notes.append(f"{others} GPUs are not NVIDIA's: the names of their files are not known, so they are left out")
+    gpus, other_count = _gpus(host)
+    if other_count:
+        notes.append(
+            f"{other_count} GPUs are not NVIDIA's: the names of their files are not known, so they are left out"
+        )
     memory_mib = sum(node.memory_bytes for node in host.numa_nodes) >> 20
     planned_mib = int(memory_mib * MEMORY_SHARE) // MEMORY_STEP_MIB * MEMORY_STEP_MIB
     node = NodeHardware(
@@ -98,11 +100,11 @@ def hardware(host: Host) -> tuple[NodeHardware | None, list[str]]:
 
 def runs(node: NodeHardware, devices: tuple[tuple[str, int | None], ...]) -> list[DeviceRun]:
     """Return the devices of a node in runs of one socket each."""
-    made = []
+    device_runs = []
     for socket, numbered in groupby(enumerate(devices), lambda item: item[1][1]):
         numbers = [number for number, _device in numbered]
-        made.append(DeviceRun(numbers[0], numbers[-1], "" if socket is None else node.cores(socket)))
-    return made
+        device_runs.append(DeviceRun(numbers[0], numbers[-1], "" if socket is None else node.cores(socket)))
+    return device_runs
 
 
 def differences(planned: Mapping[str, Any], slurmd_c: str, gpu_files: Mapping[str, str]) -> list[str]:
@@ -110,18 +112,18 @@ def differences(planned: Mapping[str, Any], slurmd_c: str, gpu_files: Mapping[st
 
     Raises SchedulerError for a text that is not that of ``slurmd -C``.
     """
-    found = read_slurmd(slurmd_c)
+    detected = read_slurmd(slurmd_c)
     wrong = [
-        f"{name} is {found[key]}, planned is {planned[key]}"
+        f"{name} is {detected[key]}, planned is {planned[key]}"
         for key, name in (
             ("sockets", "Sockets"),
             ("cores_per_socket", "CoresPerSocket"),
             ("threads_per_core", "ThreadsPerCore"),
         )
-        if found[key] != planned[key]
+        if detected[key] != planned[key]
     ]
-    if found["memory_mib"] < planned["memory_mib"]:
-        wrong.append(f"RealMemory is {found['memory_mib']}, planned is at least {planned['memory_mib']}")
+    if detected["memory_mib"] < planned["memory_mib"]:
+        wrong.append(f"RealMemory is {detected['memory_mib']}, planned is at least {planned['memory_mib']}")
     minors = {}
     for address, text in gpu_files.items():
         minor = _MINOR.search(text)
@@ -165,7 +167,7 @@ def _sockets(numa_nodes: list[NumaNode]) -> list[list[NumaNode]]:
 
 def _gpus(host: Host) -> tuple[list[Function], int]:
     """Return NVIDIA's GPUs in PCI order, and the number of the others."""
-    gpus = [one for one in host.functions if one.kind == "gpu" and one.physical_function is None]
+    gpus = [function for function in host.functions if function.kind == "gpu" and function.physical_function is None]
     ours = [gpu for gpu in gpus if gpu.vendor_id == NVIDIA]
     return sorted(ours, key=lambda gpu: gpu.address), len(gpus) - len(ours)
 
@@ -173,9 +175,9 @@ def _gpus(host: Host) -> tuple[list[Function], int]:
 def _nics(host: Host, gpus: list[Function]) -> list[Function]:
     paths = Paths(host)
     return [
-        one
-        for one in sorted(host.functions, key=lambda function: function.address)
-        if one.kind == "nic"
-        and one.physical_function is None
-        and any(paths.path_class(one.address, gpu.address) in OF_ONE_SWITCH for gpu in gpus)
+        nic
+        for nic in sorted(host.functions, key=lambda function: function.address)
+        if nic.kind == "nic"
+        and nic.physical_function is None
+        and any(paths.path_class(nic.address, gpu.address) in OF_ONE_SWITCH for gpu in gpus)
     ]

@@ -29,7 +29,7 @@ def lsf_files(request: SchedulerRequest, switches: list[TreeSwitch], spares: lis
     lsf.conf and lsb.params have other lines too, of the installation: their texts are lines to add there. The first
     type of compute units is the finest, and the default ("!").
     """
-    types = list(dict.fromkeys(f"layer{one.layer}" for one in switches))
+    types = list(dict.fromkeys(f"layer{switch.layer}" for switch in switches))
     parameters = [f"COMPUTE_UNIT_TYPES={' '.join((f'{types[0]}!', *types[1:]))}"] if types else []
     return {
         "lsf.conf": HEAD
@@ -64,7 +64,7 @@ def _hosts(request: SchedulerRequest, switches: list[TreeSwitch], spares: list[s
     }
     text = _section("Host", f"HOST_NAME MXJ {INDEX}", [*rows, f"default ! {FIT_BELOW}"])
     text += _section("HostGroup", "GROUP_NAME GROUP_MEMBER", [_members(*item) for item in groups.items()])
-    units = [f"{_members(one.name, one.members)} layer{one.layer}" for one in switches]
+    units = [f"{_members(switch.name, switch.members)} layer{switch.layer}" for switch in switches]
     return text + (_section("ComputeUnit", "NAME MEMBER TYPE", units) if units else "")
 
 

@@ -58,9 +58,9 @@ def plan(
         for reason in reasons:
             notes.setdefault(reason, []).append(name)
     trees = _trees(site, nodes) if site else {}
-    apart = [name for name in nodes if trees and name not in _nodes_of(next(iter(trees.values())))]
-    if apart:
-        notes[f"not in the fabric {next(iter(trees))}: no job has it and nodes of the fabric"] = apart
+    outside_fabric = [name for name in nodes if trees and name not in _nodes_of(next(iter(trees.values())))]
+    if outside_fabric:
+        notes[f"not in the fabric {next(iter(trees))}: no job has it and nodes of the fabric"] = outside_fabric
     of_site = (name for name, device in site.devices.items() if device.spare) if site else ()
     spare = {*spares, *of_site}
     spare_nodes = [name for name in nodes if name in spare]
@@ -104,7 +104,7 @@ def _trees(site: Site, nodes: Mapping[str, Any]) -> dict[str, list[TreeSwitch]]:
 
 
 def _nodes_of(switches: Iterable[TreeSwitch]) -> set[str]:
-    return {name for one in switches if one.layer == 1 for name in one.members}
+    return {name for switch in switches if switch.layer == 1 for name in switch.members}
 
 
 def _summary(
@@ -118,13 +118,15 @@ def _summary(
         f"{request.cluster}: {len(nodes)} nodes with {gpus} GPUs; controllers, the primary first: "
         f"{', '.join(request.controllers)}"
     ]
-    for one in request.partitions:
-        lines.append(f"partition {one.name}: {fold(one.nodes)}")
+    for partition in request.partitions:
+        lines.append(f"partition {partition.name}: {fold(partition.nodes)}")
         if request.checkpoint:
-            lines.append(f"partition {one.name}: {report_line(len(one.nodes), request.checkpoint)}")
+            lines.append(f"partition {partition.name}: {report_line(len(partition.nodes), request.checkpoint)}")
     if spares:
         lines.append(f"spares: {fold(spares)}")
     for fabric, switches in trees.items():
-        leaves = sum(one.layer == 1 for one in switches)
-        lines.append(f"fabric {fabric}: {leaves} leaf switches of {max(one.layer for one in switches)} layers")
+        leaves = sum(partition.layer == 1 for partition in switches)
+        lines.append(
+            f"fabric {fabric}: {leaves} leaf switches of {max(partition.layer for partition in switches)} layers"
+        )
     return lines

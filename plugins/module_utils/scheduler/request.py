@@ -146,7 +146,7 @@ def _partitions(settings: Settings, groups: Mapping[str, Iterable[str]]) -> tupl
     for part in settings.parts("partitions"):
         part.only("name", "groups", "default", "max_time", "options")
         name = part.required("name", values.matching(_WORD, "use letters, digits, '_', '.' and '-'"))
-        if name.lower() in (other.name.lower() for other in partitions):
+        if name.lower() in (earlier.name.lower() for earlier in partitions):
             raise part.refuse(f"there are two partitions of the name {name}", "give each its own name")
         partition = SlurmPartition(
             name,
@@ -155,7 +155,7 @@ def _partitions(settings: Settings, groups: Mapping[str, Iterable[str]]) -> tupl
             part.value("max_time", values.matching(_TIME, 'write it like "2-00:00:00" or UNLIMITED'), ""),
             _options(part, {"nodes", "default", "maxtime"}),
         )
-        if partition.is_default and any(other.is_default for other in partitions):
+        if partition.is_default and any(earlier.is_default for earlier in partitions):
             raise part.refuse("there are two default partitions", "set default: true for one of them")
         partitions.append(partition)
     if not partitions:
@@ -167,8 +167,8 @@ def _nodes(part: Settings, groups: Mapping[str, Iterable[str]]) -> list[str]:
     nodes: dict[str, None] = {}
     for group in _needed(part, "groups", values.distinct(values.text)):
         if group not in groups:
-            near = nearest(group, groups)
-            remedy = f"did you mean {near}?" if near else f"the inventory has {', '.join(sorted(groups))}"
+            suggestion = nearest(group, groups)
+            remedy = f"did you mean {suggestion}?" if suggestion else f"the inventory has {', '.join(sorted(groups))}"
             raise part.refuse(f"the inventory has no group {group}", remedy)
         hosts = list(groups[group])
         if not hosts:

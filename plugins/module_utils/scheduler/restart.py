@@ -25,8 +25,8 @@ _GATE = re.compile(r"^DownNodes=(\S+) State=DRAIN Reason=.*\n", re.MULTILINE)
 
 def reasons(old: str, new: str, old_gres: str, new_gres: str) -> list[str]:
     """Return why a slurmctld with the old files must be restarted for the new ones; none if it need not be."""
-    before, after = _settings(old), _settings(new)
-    changed = sorted(name for name in CONTROLLER if before.get(name) != after.get(name))
+    old_settings, new_settings = _settings(old), _settings(new)
+    changed = sorted(name for name in CONTROLLER if old_settings.get(name) != new_settings.get(name))
     if node_names(old) != node_names(new):
         changed.append("nodes")
     if old_gres != new_gres:
@@ -55,8 +55,8 @@ def gated(text: str, nodes: str, reason: str) -> str:
 
 def gate_of(text: str) -> str:
     """Return the nodes of a line of ``gated`` that a killed run has left; "" for none."""
-    found = _GATE.search(text)
-    return found[1] if found else ""
+    match = _GATE.search(text)
+    return match[1] if match else ""
 
 
 def _settings(text: str) -> dict[str, list[str]]:

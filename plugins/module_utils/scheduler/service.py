@@ -62,10 +62,10 @@ def read_nodes(shown: str) -> dict[str, NodeState]:
         if not name or not state:
             raise SchedulerError(f"scontrol show node printed {line[:80]!r}", "run it on the controller")
         reason = re.search(r"\sReason=(.*?)(?: \[[^\s@]+@[^\]]*\]|$)", line)
-        words = set(re.split(r"[+*~#!%$@^-]", state[1])) - {""}
+        flags = set(re.split(r"[+*~#!%$@^-]", state[1])) - {""}
         if "*" in state[1]:
-            words.add("NOT_RESPONDING")
-        nodes[name[1]] = NodeState(name[1], frozenset(words), reason[1].strip() if reason else "")
+            flags.add("NOT_RESPONDING")
+        nodes[name[1]] = NodeState(name[1], frozenset(flags), reason[1].strip() if reason else "")
     return nodes
 
 
@@ -76,21 +76,21 @@ def changes(nodes: dict[str, NodeState], proved: Collection[str], spares: Iterab
     """
     reserve = [nodes[name] for name in spares if name in nodes]
     names = {spare.name for spare in reserve}
-    made = []
+    service_changes = []
     free = [spare for spare in reserve if spare.reason == SPARE and not spare.is_absent]
     for node in nodes.values():
         if node.is_out and not node.is_absent and node.reason.startswith(_GATES) and node.name in proved:
             if node.name in names:
-                made.append(ServiceChange(node.name, "DRAIN", SPARE))
+                service_changes.append(ServiceChange(node.name, "DRAIN", SPARE))
                 free.append(node)
             else:
-                made.append(ServiceChange(node.name, IN_SERVICE, ""))
+                service_changes.append(ServiceChange(node.name, IN_SERVICE, ""))
     missing = sum(
         node.is_out and not node.reason.startswith(_GATES) for node in nodes.values() if node.name not in names
     )
     serving = [spare for spare in reserve if not spare.is_out]
     for spare in free[: max(0, missing - len(serving))]:
-        made = [change for change in made if change.node != spare.name]
-        made.append(ServiceChange(spare.name, IN_SERVICE, ""))
-    made += [ServiceChange(spare.name, "DRAIN", SPARE) for spare in serving[missing:]]
-    return made
+        service_changes = [change for change in service_changes if change.node != spare.name]
+        service_changes.append(ServiceChange(spare.name, IN_SERVICE, ""))
+    service_changes += [ServiceChange(spare.name, "DRAIN", SPARE) for spare in serving[missing:]]
+    return service_changes

@@ -30,12 +30,12 @@ def release(system: System, options: Mapping[str, Any], check: bool = False) -> 
         return outcome
     except SchedulerError as error:
         raise HostError.of(error) from error
-    made = changes(nodes, options["proved"], options["spares"])
-    for change in made:
+    service_changes = changes(nodes, options["proved"], options["spares"])
+    for change in service_changes:
         outcome.differ(change.node, _shown(nodes[change.node]), f"{change.state} {change.reason}".strip())
         if not check:
             system.run(["scontrol", "update", *change.arguments])
-    changed = {change.node for change in made}
+    changed = {change.node for change in service_changes}
     outcome.facts["out"] = [
         f"{node.name}: {_shown(node)}"
         for node in nodes.values()

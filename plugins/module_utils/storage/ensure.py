@@ -101,9 +101,9 @@ def _check_rclone(system: System, request: StorageRequest, check: bool) -> None:
     limited = [s3.name for s3 in request.s3 if s3.min_free_gib]
     if not limited or (check and not system.exists("/usr/bin/rclone")):
         return
-    found = re.match(r"rclone v(\d+)\.(\d+)", system.run(["rclone", "version"]))
-    if found and (int(found[1]), int(found[2])) < RCLONE_MIN_FREE:
-        cause = f"{found[0]} has no --vfs-cache-min-free-space, which came with 1.62"
+    version = re.match(r"rclone v(\d+)\.(\d+)", system.run(["rclone", "version"]))
+    if version and (int(version[1]), int(version[2])) < RCLONE_MIN_FREE:
+        cause = f"{version[0]} has no --vfs-cache-min-free-space, which came with 1.62"
         raise HostError(cause, "install a newer rclone, or leave min_free_gib out", subject=f"{MODULE}: {limited[0]}")
 
 
@@ -250,13 +250,13 @@ class _Pass:
 
     def _other_nfs(self, nfs: NfsMount) -> str:
         """Compare an NFS mount with the kernel's lists: proc(5), mountinfo; fs/nfs/client.c, the column FSC."""
-        number, source, given = "", "nothing", ""
+        number, source, mount_options = "", "nothing", ""
         for line in (self.system.read("/proc/self/mountinfo") or "").splitlines():
-            left, _dash, right = line.partition(" - ")
-            if left.split()[4] == nfs.path:
-                number, (_kind, source, given) = left.split()[2], right.split()[:3]
+            mount, _dash, file_system = line.partition(" - ")
+            if mount.split()[4] == nfs.path:
+                number, (_kind, source, mount_options) = mount.split()[2], file_system.split()[:3]
         missing = [option for option in ("proto=rdma", "fsc") if option in nfs.mount_options]
-        missing = [option for option in missing if option not in given.split(",")]
+        missing = [option for option in missing if option not in mount_options.split(",")]
         if source != nfs.source or missing:
             return f"{source} is mounted" + (f", without {', '.join(missing)}" if missing else "")
         rows = [line.split() for line in (self.system.read(NFS_VOLUMES) or "").splitlines()]
@@ -272,9 +272,9 @@ class _Pass:
             for fact in self.facts:
                 if fact["label"] in storage.labels and drives.is_mounted(self.system, fact["device"], fact["path"]):
                     now = os.stat(self.system.path(fact["path"]))
-                    held = (stat.S_IMODE(now.st_mode), now.st_uid, now.st_gid)
-                    if held != wanted:
-                        outcome.differ(f"{fact['path']} rights", _shown(held), _shown(wanted))
+                    present = (stat.S_IMODE(now.st_mode), now.st_uid, now.st_gid)
+                    if present != wanted:
+                        outcome.differ(f"{fact['path']} rights", _shown(present), _shown(wanted))
                         differing.append((fact["path"], wanted))
         return differing
 
@@ -285,12 +285,12 @@ class _Pass:
 
     def _prove(self, wanted: Sequence[WantedUnit]) -> None:
         """Read everything back. Raises HostError for the first unit that is not as wanted."""
-        left = Outcome()
+        differences = Outcome()
         for unit, state in zip(wanted, self._states(wanted)):
-            self._compare(unit, state, left)
+            self._compare(unit, state, differences)
         if not self.in_image:
-            self._compare_rights(left)
-        for name, value in left.before.items():
+            self._compare_rights(differences)
+        for name, value in differences.before.items():
             raise HostError(
                 f"it was brought about, but {name} reads back as {value}", "see the journal", subject=MODULE
             )

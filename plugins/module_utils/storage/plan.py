@@ -65,10 +65,10 @@ def plan(storages: Sequence[LocalStorage], seen: StorageSeen) -> list[FileSystem
     """Return the file systems. Raises HostError for the first drive that is missing or somebody's."""
     chosen: dict[str, list[Device]] = {}
     # Drives that are named are not chosen for a node.
-    taken = {address for storage in storages for address in storage.drives}
+    used = {address for storage in storages for address in storage.drives}
     for storage in storages:
-        drives = _named(storage, seen) if storage.drives else _of_node(storage, seen, taken)
-        taken |= {drive.address for drive in drives}
+        drives = _named(storage, seen) if storage.drives else _of_node(storage, seen, used)
+        used |= {drive.address for drive in drives}
         chosen[storage.name] = drives
     return [
         system
@@ -84,24 +84,26 @@ def plan(storages: Sequence[LocalStorage], seen: StorageSeen) -> list[FileSystem
 def _named(storage: LocalStorage, seen: StorageSeen) -> list[Device]:
     drives = []
     for address in storage.drives:
-        same = [drive for drive in seen.drives if drive.address == address]
-        if len(same) > 1:
-            raise _error(storage, f"{address} has {len(same)} namespaces", "leave one, or choose another drive")
-        if not same:
-            known = excerpt([f"{drive.address} ({drive.path})" for drive in seen.drives], 8) or "none"
+        namespaces = [drive for drive in seen.drives if drive.address == address]
+        if len(namespaces) > 1:
+            raise _error(storage, f"{address} has {len(namespaces)} namespaces", "leave one, or choose another drive")
+        if not namespaces:
+            drives_shown = excerpt([f"{drive.address} ({drive.path})" for drive in seen.drives], 8) or "none"
             cause = "is an NVMe function without a disk" if address in seen.functions else "is no drive of this host"
-            raise _error(storage, f"{address} {cause}; its drives: {known}", "correct drives, or look at the drive")
-        drives += same
+            raise _error(
+                storage, f"{address} {cause}; its drives: {drives_shown}", "correct drives, or look at the drive"
+            )
+        drives += namespaces
     return drives
 
 
-def _of_node(storage: LocalStorage, seen: StorageSeen, taken: Collection[str]) -> list[Device]:
+def _of_node(storage: LocalStorage, seen: StorageSeen, used: Collection[str]) -> list[Device]:
     """Return drives of the node: those that are ours already, then blank ones, by address."""
     of_node = [
         drive for drive in seen.drives if drive.numa_node == storage.numa_node and drive.address in seen.functions
     ]
     ours = [drive for drive in of_node if _is_ours(drive, storage)]
-    blank = [drive for drive in of_node if drive.address not in taken and not drive.signature and not drive.uses]
+    blank = [drive for drive in of_node if drive.address not in used and not drive.signature and not drive.uses]
     drives = [*ours, *(drive for drive in blank if drive not in ours)]
     if len(ours) > storage.count or len(drives) < storage.count:
         reasons = [f"{drive.address}: {_reason(drive) or 'taken'}" for drive in of_node if drive not in drives]
@@ -153,19 +155,19 @@ def _single(storage: LocalStorage, drives: Sequence[Device], seen: StorageSeen) 
     by_label: dict[str, Device] = {}
     for drive in drives:
         if _is_ours(drive, storage) and drive.signature:
-            other = by_label.setdefault(drive.signature.label, drive)
-            if other is not drive:
+            labelled = by_label.setdefault(drive.signature.label, drive)
+            if labelled is not drive:
                 raise _error(
                     storage,
-                    f"{other.path} and {drive.path} have the label {drive.signature.label}",
+                    f"{labelled.path} and {drive.path} have the label {drive.signature.label}",
                     "clear one of them with wipefs --all",
                 )
         elif _reason(drive):
             raise _somebodys(storage, drive)
-    rest = [drive for drive in drives if drive not in by_label.values()]
+    unlabelled = [drive for drive in drives if drive not in by_label.values()]
     systems = []
     for label in storage.labels:
-        drive = by_label[label] if label in by_label else rest.pop(0)
+        drive = by_label[label] if label in by_label else unlabelled.pop(0)
         action = _action(storage, label, drive, seen) if drive.signature else MAKE
         if action == MAKE and drive.uses:
             raise _somebodys(storage, drive)
@@ -191,8 +193,8 @@ def _striped(storage: LocalStorage, drives: Sequence[Device], seen: StorageSeen)
     names = {drive.name for drive in drives}
     array = next((array for array in seen.arrays if array.members & names), None)
 
-    def file_system(action: str, before: str) -> FileSystem:
-        return FileSystem(storage, storage.name, tuple(drives), array, action, before)
+    def file_system(action: str, present: str) -> FileSystem:
+        return FileSystem(storage, storage.name, tuple(drives), array, action, present)
 
     ours = [drive for drive in drives if _is_ours(drive, storage)]
     for drive in drives:
@@ -208,10 +210,10 @@ def _striped(storage: LocalStorage, drives: Sequence[Device], seen: StorageSeen)
         # Somebody may have mounted it elsewhere, which the unit's read-back tells.
         return file_system(HELD, _words(array.device))
     recorded = seen.made.get(storage.name)
-    whole = len(ours) == len(drives) and len({drive.signature.uuid for drive in ours if drive.signature}) == 1
-    if recorded == MAKING or (not whole and not storage.keep):
+    is_complete = len(ours) == len(drives) and len({drive.signature.uuid for drive in ours if drive.signature}) == 1
+    if recorded == MAKING or (not is_complete and not storage.keep):
         return file_system(MAKE, "an incomplete array")
-    if not whole:
+    if not is_complete:
         raise _error(
             storage,
             f"only {len(ours)} of its {len(drives)} drives have its array: what was on it is lost, or on another drive",

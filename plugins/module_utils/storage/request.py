@@ -145,21 +145,21 @@ class StorageRequest:
     @property
     def mounts(self) -> dict[str, str]:
         """Return what is mounted, by path."""
-        local = {one.path_of(label): f"the file system {label}" for one in self.local for label in one.labels}
+        local = {mount.path_of(label): f"the file system {label}" for mount in self.local for label in mount.labels}
         return {
             **local,
-            **{one.path: one.source for one in self.nfs},
-            **{one.path: f"the bucket {one.bucket}" for one in self.s3},
+            **{mount.path: mount.source for mount in self.nfs},
+            **{mount.path: f"the bucket {mount.bucket}" for mount in self.s3},
         }
 
     def cache_path(self, name: str) -> str:
         """Return the path of the local storage ``name``."""
-        return next(one.path_of(one.labels[0]) for one in self.local if one.name == name)
+        return next(storage.path_of(storage.labels[0]) for storage in self.local if storage.name == name)
 
     @property
     def nfs_cache(self) -> str:
         """Return the local storage of cachefilesd; "" for none."""
-        return next((one.cache for one in self.nfs if one.cache), "")
+        return next((nfs.cache for nfs in self.nfs if nfs.cache), "")
 
 
 def read_request(data: Mapping[str, Any]) -> StorageRequest:
@@ -185,7 +185,7 @@ def _local(part: Settings) -> LocalStorage:
     elif "count" in part.data:
         raise part.refuse_setting("count", "it belongs to numa_node", "leave it out: drives names them all")
     purpose = part.value("purpose", among(*MODES), "scratch")
-    others = {"drives": drives, "count": len(drives), "mode": MODES[purpose], "path": f"/{part.required('name', NAME)}"}
+    fixed = {"drives": drives, "count": len(drives), "mode": MODES[purpose], "path": f"/{part.required('name', NAME)}"}
     checks = {
         "name": NAME,
         "path": plain_path,
@@ -199,7 +199,7 @@ def _local(part: Settings) -> LocalStorage:
         "group": ACCOUNT,
         "mode": MODE,
     }
-    local: LocalStorage = part.load(LocalStorage, checks, **others)
+    local: LocalStorage = part.load(LocalStorage, checks, **fixed)
     if purpose == "checkpoints" and not local.keep:
         raise part.refuse_setting("keep", "checkpoints would be lost", "leave keep at true, or use another purpose")
     return local
@@ -240,32 +240,32 @@ def _s3(part: Settings) -> S3Mount:
 def _keys(part: Settings) -> dict[str, S3Keys]:
     keys = {}
     for name in part.data:
-        one = part.part(name)
-        one.only("access_key_id", "secret_access_key")
-        one.need("access_key_id", "secret_access_key")
+        key = part.part(name)
+        key.only("access_key_id", "secret_access_key")
+        key.need("access_key_id", "secret_access_key")
         try:
-            keys[name] = S3Keys(KEY(one.data["access_key_id"]), KEY(one.data["secret_access_key"]))
+            keys[name] = S3Keys(KEY(key.data["access_key_id"]), KEY(key.data["secret_access_key"]))
         except InvalidValueError:  # its cause shows the value
-            raise one.refuse("a key has other characters than keys of S3 have", "look at the vault") from None
+            raise key.refuse("a key has other characters than keys of S3 have", "look at the vault") from None
     return keys
 
 
 def _check_together(settings: Settings, request: StorageRequest) -> None:
-    names = [one.name for one in request.local]
-    paths = [one.path_of(label) for one in request.local for label in one.labels]
+    names = [entry.name for entry in request.local]
+    paths = [entry.path_of(label) for entry in request.local for label in entry.labels]
     users: list[NfsMount | S3Mount] = [*request.nfs, *request.s3]
     paths += [user.path for user in users]
-    drives = [address for one in request.local for address in one.drives]
-    s3_names = [one.name for one in request.s3]
-    for what, listed in (("name", names), ("path", paths), ("drive", drives), ("name of s3", s3_names)):
+    drives = [address for entry in request.local for address in entry.drives]
+    s3_names = [entry.name for entry in request.s3]
+    for title, listed in (("name", names), ("path", paths), ("drive", drives), ("name of s3", s3_names)):
         twice = sorted({item for item in listed if listed.count(item) > 1})
         if twice:
-            raise settings.refuse(f"the {what} {twice[0]} is used twice", "give each its own")
-    by_name = {one.name: one for one in request.local}
+            raise settings.refuse(f"the {title} {twice[0]} is used twice", "give each its own")
+    by_name = {entry.name: entry for entry in request.local}
     for user in users:
         if user.cache and user.cache not in by_name:
             raise settings.refuse(f"{user.path}: cache: there is no local storage {user.cache}", "name one of local")
-    if len({one.cache for one in request.nfs if one.cache}) > 1:
+    if len({entry.cache for entry in request.nfs if entry.cache}) > 1:
         raise settings.refuse("nfs: the kernel has one cache for all NFS", "name the same local storage in each cache")
     for s3 in request.s3:
         if not s3.read_only and not by_name[s3.cache].keep:

@@ -72,20 +72,22 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
     texts = _texts(options)
     unit_file = f"{UNITS}/{_unit(fabric)}"
     files = {**{f"{folder}/{name}": text for name, text in texts.items()}, unit_file: _unit_text(fabric, folder)}
-    held = {path: _read(system, path) for path in files}
+    present = {path: _read(system, path) for path in files}
     outcome = Outcome()
-    taken_over = held[f"{folder}/{CONF}"] is None
+    taken_over = present[f"{folder}/{CONF}"] is None
     for path, text in files.items():
-        if held[path] != text:
-            outcome.differ(path, _earlier(system, path) if taken_over and held[path] is None else held[path], text)
+        if present[path] != text:
+            outcome.differ(
+                path, _earlier(system, path) if taken_over and present[path] is None else present[path], text
+            )
     written = list(outcome.after)
     waits = system.exists(_pending(fabric))
     if waits and not written:
         outcome.differ(f"{_unit(fabric)} loaded", "other files", "the planned ones")
     service = unit_state(system, _unit(fabric))
-    others = [other for other in (unit_state(system, name) for name in PACKAGED) if other.is_enabled or other.runs]
-    for other in others:
-        outcome.differ(other.name, str(other), "masked, stopped")
+    packaged_units = [unit for unit in (unit_state(system, name) for name in PACKAGED) if unit.is_enabled or unit.runs]
+    for unit in packaged_units:
+        outcome.differ(unit.name, str(unit), "masked, stopped")
     if not (service.is_enabled and service.runs):
         outcome.differ(service.name, str(service), "enabled, running")
     if service.is_outdated and unit_file not in written:
@@ -95,8 +97,8 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
     restarts = bool(reasons) and options["restart"]
     if restarts:
         outcome.differ(f"{service.name} started", "with other settings", f"with {', '.join(reasons)} as planned")
-    waiting = [] if restarts else reasons
-    outcome.facts = {"needs_restart": waiting, "manager": ""}
+    unmet_reasons = [] if restarts else reasons
+    outcome.facts = {"needs_restart": unmet_reasons, "manager": ""}
     if check:
         return outcome
     if service.runs and [path for path in written if path != unit_file]:
@@ -104,7 +106,7 @@ def converge(system: System, options: Mapping[str, Any], check: bool = False) ->
         system.replace(_pending(fabric), b"")
     for path in written:
         system.replace(path, files[path].encode())
-    _run(system, options, service, others, restarts, written, unit_file)
+    _run(system, options, service, packaged_units, restarts, written, unit_file)
     system.remove(_pending(fabric))
     outcome.facts["manager"] = _manager(system, fabric)
     return outcome
@@ -114,7 +116,7 @@ def _run(
     system: System,
     options: Mapping[str, Any],
     service: UnitState,
-    others: list[UnitState],
+    packaged_units: list[UnitState],
     restarts: bool,
     written: list[str],
     unit_file: str,
@@ -123,8 +125,8 @@ def _run(
     # Also after a run that was killed before.
     if unit_file in written or service.is_outdated:
         system.run(["systemctl", "daemon-reload"])
-    for other in others:
-        system.run(["systemctl", "mask", "--now", other.name])
+    for unit in packaged_units:
+        system.run(["systemctl", "mask", "--now", unit.name])
     planned = values(_texts(options)[CONF])
     log = planned.get("log_file", LOG)
     # Only the first manager of a plan has this priority. It may stand by until the present master hands over.

@@ -28,7 +28,7 @@ class Diags:
         path = f"{os.environ.get('PATH', '')}:{SYSTEM_PATHS}"
         command = [program, *self.options, *arguments]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 capture_output=True,
                 text=True,
@@ -43,8 +43,8 @@ class Diags:
             raise InfinibandError(
                 f"it has not ended in {LIMIT_S} s", "look at the links of the host's port", subject=" ".join(command)
             ) from None
-        if done.returncode and not (program == COUNTERS and done.returncode == 1):
-            message = (done.stderr or done.stdout).strip()[:400]
+        if process.returncode and not (program == COUNTERS and process.returncode == 1):
+            message = (process.stderr or process.stdout).strip()[:400]
             remedy = "run it as root on a host with an active port of the fabric"
             raise InfinibandError(f"it failed: {message}", remedy, subject=" ".join(command))
-        return done.stdout + (done.stderr if program == COUNTERS else "")
+        return process.stdout + (process.stderr if program == COUNTERS else "")

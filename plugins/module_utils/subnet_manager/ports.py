@@ -22,22 +22,22 @@ def read_ports(diags: Diags, folder: Path) -> ManagerReadings:
     """Return the links of a subnet, the counters of its ports with their time, and the disabled ports."""
     names = folder / NAMES
     mapped = ["--node-name-map", str(names)] if names.is_file() else []
-    found = diags.run("ibnetdiscover", "-p", *mapped)
+    links = diags.run("ibnetdiscover", "-p", *mapped)
     # The distribution's file of thresholds would hide small numbers.
     counters = diags.run(COUNTERS, "--threshold-file", "/dev/null", *mapped)
     read_at_s = time.time()
     states = diags.run("iblinkinfo", "-l", *mapped)
     disabled = "".join(f"{line}\n" for line in states.splitlines() if "Disabled" in line)
-    return ManagerReadings(True, found=found, counters=counters, read_at_s=read_at_s, disabled=disabled)
+    return ManagerReadings(True, found=links, counters=counters, read_at_s=read_at_s, disabled=disabled)
 
 
 def set_port(diags: Diags, guid: str, number: int, state: str, check: bool = False) -> Outcome:
     """Disable or enable a port of the switch with this GUID, or compare it. Raises InfinibandError."""
     outcome = Outcome()
-    held = _state(diags, guid, number)
-    if held == state:
+    present = _state(diags, guid, number)
+    if present == state:
         return outcome
-    outcome.differ(f"{guid} port {number}", held, state)
+    outcome.differ(f"{guid} port {number}", present, state)
     if not check:
         diags.run("ibportstate", "-G", guid, str(number), "disable" if state == DISABLED else "enable")
         if _state(diags, guid, number) != state:

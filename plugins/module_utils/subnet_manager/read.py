@@ -72,12 +72,12 @@ def read_fabric(diags: Diags, folder: Path, tell: Tell, limit_s: float) -> tuple
             unread.append(f"{file}: opensm has routed again since it was written; let opensm run with log_flags 0x43")
     names = folder / NAMES
     mapped = ["--node-name-map", str(names)] if names.is_file() else []
-    found = _output(unread, diags, "ibnetdiscover", "-p", *mapped)
+    discovered = _output(unread, diags, "ibnetdiscover", "-p", *mapped)
     tell("the links are read")
-    pkeys = _pkeys(diags, found, tell, unread)
+    pkeys = _pkeys(diags, discovered, tell, unread)
     managers = _managers(diags, unread)
     links, forwarding, order = (dumps[name] for name in DUMP_FILES)
-    return ManagerReadings(True, files, found, links, forwarding, order, log, pkeys, managers), unread
+    return ManagerReadings(True, files, discovered, links, forwarding, order, log, pkeys, managers), unread
 
 
 def routed_since(log: str, written_s: float) -> bool:
@@ -87,19 +87,21 @@ def routed_since(log: str, written_s: float) -> bool:
         return False
     year = time.localtime(written_s).tm_year
     # Around New Year the log may be of the year before or after.
-    routed = (time.mktime(time.strptime(f"{one} {times[-1]}", _LOG_TIME)) for one in (year - 1, year, year + 1))
+    routed = (
+        time.mktime(time.strptime(f"{log_year} {times[-1]}", _LOG_TIME)) for log_year in (year - 1, year, year + 1)
+    )
     return min(routed, key=lambda second: abs(second - written_s)) > written_s
 
 
 def _dumps(folder: Path, unread: list[str], limit_s: float) -> dict[str, str]:
     """Return the dumps when two readings are equal: a sweep may be writing them."""
     end = time.monotonic() + limit_s
-    before: dict[str, str] = {}
+    previous: dict[str, str] = {}
     while True:
         texts = {name: _text(folder / file) for name, file in DUMP_FILES.items()}
         # The comments of the forwarding tables are most of a large fabric's dump.
         texts["forwarding"] = _COMMENT.sub(r"\1", texts["forwarding"])
-        if texts == before or not any(texts.values()):
+        if texts == previous or not any(texts.values()):
             break
         if time.monotonic() > end:
             raise InfinibandError(
@@ -107,7 +109,7 @@ def _dumps(folder: Path, unread: list[str], limit_s: float) -> dict[str, str]:
                 "look in its log for the cause of sweeps",
                 subject=str(folder),
             )
-        before = texts
+        previous = texts
         time.sleep(PAUSE_S)
     for name in ("links", "forwarding"):
         if not texts[name]:
@@ -132,24 +134,24 @@ def _text(file: Path) -> str:
         return ""
 
 
-def hca_lids(found: str) -> dict[str, str]:
+def hca_lids(discovered: str) -> dict[str, str]:
     """Return the LID of each HCA by its node description in the output of ``ibnetdiscover -p``."""
-    matches = (_CA.match(line.strip()) for line in found.splitlines())
+    matches = (_CA.match(line.strip()) for line in discovered.splitlines())
     return {match[2]: match[1] for match in matches if match and match[2] != AGGREGATION_NODE}
 
 
-def _pkeys(diags: Diags, found: str, tell: Tell, unread: list[str]) -> dict[str, str]:
+def _pkeys(diags: Diags, discovered: str, tell: Tell, unread: list[str]) -> dict[str, str]:
     """Return the P_Keys that the ports themselves have, by node description."""
-    lids = hca_lids(found)
+    lids = hca_lids(discovered)
     tables: dict[str, str] = {}
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for at, (name, text) in enumerate(zip(lids, pool.map(lambda lid: _answer(diags, lid), lids.values())), 1):
+        for count, (name, text) in enumerate(zip(lids, pool.map(lambda lid: _answer(diags, lid), lids.values())), 1):
             if isinstance(text, InfinibandError):
                 unread.append(f"{name}: {text}")
             else:
                 tables[name] = text
-            if at % TOLD_EVERY == 0 or at == len(lids):
-                tell(f"the P_Keys of {at} of {len(lids)} HCAs are read")
+            if count % TOLD_EVERY == 0 or count == len(lids):
+                tell(f"the P_Keys of {count} of {len(lids)} HCAs are read")
     return tables
 
 
@@ -159,7 +161,7 @@ def _answer(diags: Diags, lid: str) -> str | InfinibandError:
         lines = diags.run("smpquery", "pkeys", lid).splitlines(keepends=True)
     except InfinibandError as error:
         return error
-    return "".join(line for at, line in enumerate(lines) if at == 0 or "0x" not in line or _NOT_ZERO.search(line))
+    return "".join(line for index, line in enumerate(lines) if index == 0 or "0x" not in line or _NOT_ZERO.search(line))
 
 
 def _managers(diags: Diags, unread: list[str]) -> str:

@@ -72,10 +72,10 @@ def test_a_sanitize_is_awaited_and_its_failure_named(monkeypatch, logs, said):
     monkeypatch.setattr(Eraser, "binary", log)
     eraser = Eraser(System(), 0.05)
     if not said:
-        eraser.wait_for_sanitize(NVME, begun=True)
+        eraser.wait_for_sanitize(NVME, is_ours=True)
     else:
         with pytest.raises(DiskError, match=said):
-            eraser.wait_for_sanitize(NVME, begun=True)
+            eraser.wait_for_sanitize(NVME, is_ours=True)
 
 
 def test_another_controller_than_that_of_the_disk_is_not_sanitized(monkeypatch, tmp_path):

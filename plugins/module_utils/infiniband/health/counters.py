@@ -86,13 +86,13 @@ def read_counters(text: str, read_at_s: float) -> Counters:
 
 def increases(earlier: Counters, later: Counters, port: Port) -> Increases:
     """Return what a port has counted between two readings: all of a counter that began anew."""
-    before, after = earlier.values.get(port, {}), later.values.get(port, {})
-    is_new = any(after.get(name, 0) < value for name, value in before.items())
+    earlier_values, later_values = earlier.values.get(port, {}), later.values.get(port, {})
+    is_new = any(later_values.get(name, 0) < value for name, value in earlier_values.items())
     by_check: dict[str, int] = {}
     ended: list[str] = []
-    for name, value in after.items():
+    for name, value in later_values.items():
         check = CHECKS[name]
-        first = before.get(name, 0)
+        first = earlier_values.get(name, 0)
         if value == first == ENDS[check]:
             ended.append(check)
         else:

@@ -14,17 +14,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.uplinks 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import Planned, PlannedEnd, planned
 
 
-def found_uplinks(plan: FabricPlan, found: str, spare: int) -> Uplinks:
+def found_uplinks(plan: FabricPlan, discovered: str, spare: int) -> Uplinks:
     """Return the up links, of which those that were found carry traffic."""
     cables = Planned(infiniband=planned(plan.site, plan.fabric.name).infiniband)
-    return Uplinks(plan.fabric, (map(str, pair) for pair in pairs(cables, found)), spare)
+    return Uplinks(plan.fabric, (map(str, pair) for pair in pairs(cables, discovered)), spare)
 
 
 def changed_ports(
-    plan: FabricPlan, found: str, isolate: Sequence[str], restore: Sequence[str], spare: int
+    plan: FabricPlan, discovered: str, isolate: Sequence[str], restore: Sequence[str], spare: int
 ) -> list[dict[str, Any]]:
     """Return GUID, number and state of the ports to isolate and to restore. Raises InfinibandError if it may not be."""
-    uplinks = found_uplinks(plan, found, spare)
+    uplinks = found_uplinks(plan, discovered, spare)
     isolate, restore = list(dict.fromkeys(isolate)), list(dict.fromkeys(restore))
     uplinks.check_distinct(isolate, restore)
     uplinks.check(isolate)
@@ -41,9 +41,9 @@ def isolated_in(cables: Planned, text: str) -> list[PlannedEnd]:
     """Return the ports that the output of ``iblinkinfo -l`` shows as disabled."""
     ends = []
     for line in text.splitlines():
-        near = line.partition("==(")
-        fields = near[0].split('"')
-        if "/Disabled)" in near[2].replace(" ", "") and len(fields) == 3:
+        partition = line.partition("==(")
+        fields = partition[0].split('"')
+        if "/Disabled)" in partition[2].replace(" ", "") and len(fields) == 3:
             number = fields[2].split("[")[0].split()[-1]
             ends.append(end_of(cables, (fields[1].strip(), int(number))))
     return ends

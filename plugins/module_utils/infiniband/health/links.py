@@ -82,21 +82,21 @@ def end_of(planned: Planned, port: Port) -> PlannedEnd:
     return planned.infiniband.get((name, hca or str(port[1])), PlannedEnd(name, hca or str(port[1])))
 
 
-def pairs(planned: Planned, found: str) -> list[LinkEnds]:
+def pairs(planned: Planned, discovered: str) -> list[LinkEnds]:
     """Return the links that were found, and those planned of which neither end was found in another one."""
-    seen = [LinkEnds(end_of(planned, link.one), end_of(planned, link.other)) for link in read_infiniband(found)]
+    seen = [LinkEnds(end_of(planned, link.one), end_of(planned, link.other)) for link in read_infiniband(discovered)]
     placed = {end for pair in seen for end in pair}
     return seen + [LinkEnds(link.one, link.other) for link in planned.links if not placed & {link.one, link.other}]
 
 
-def judge(planned: Planned, found: str, earlier: Counters, later: Counters, hosts: Collection[str]) -> JudgedLinks:
+def judge(planned: Planned, discovered: str, earlier: Counters, later: Counters, hosts: Collection[str]) -> JudgedLinks:
     """Return the faults of all links. ``hosts`` are the devices with HCAs."""
     ports: dict[PlannedEnd, Increases] = {}
     for port in {*earlier.values, *later.values}:
         ports[end_of(planned, port)] = increases(earlier, later, port)
     unread = {end_of(planned, port) for port in earlier.unread | later.unread}
     seconds = later.read_at_s - earlier.read_at_s
-    links = pairs(planned, found)
+    links = pairs(planned, discovered)
     sick: dict[LinkEnds, list[CounterIncrease]] = {}
     for pair in links:
         marks = [mark for end in pair if end in ports for mark in _marks(end, ports[end], seconds)]
@@ -139,9 +139,9 @@ def _of_devices(
             return
         _share, count, device = max(suspects)
         part = HCA if device in hosts else SWITCH
-        what = f"the HCAs of {device}" if part == HCA else f"switch {device}"
+        title = f"the HCAs of {device}" if part == HCA else f"switch {device}"
         marks = [mark for pair in of_device[device] for mark in sick.pop(pair)]
-        cause = f"{what}: {count} of its {number[device]} links"
+        cause = f"{title}: {count} of its {number[device]} links"
         yield LinkFault(tuple(of_device[device]), part, cause, tuple(marks))
 
 
@@ -156,8 +156,8 @@ def _of_link(
     ends = list(dict.fromkeys(mark.end for mark in marks))
     if len(ends) == len(pair):
         return LinkFault((pair,), CABLE, f"the cable {pair}, or one of its transceivers", tuple(marks))
-    (near,) = ends
-    far = pair.other if near == pair.one else pair.one
+    (faulty_end,) = ends
+    far = pair.other if faulty_end == pair.one else pair.one
     part = HCA if far.device in hosts else SWITCH
     if far in unread:
         cause = f"{part} port {far}, which did not answer, or the cable"
@@ -165,5 +165,5 @@ def _of_link(
         counted = "began to count anew" if far in ports and ports[far].is_new else "counted nothing"
         cause = f"{part} port {far}, which {counted}: it was reset or restarted"
     else:
-        cause = f"the transmitter of {part} port {far}, or the cable: only {near} counts errors"
+        cause = f"the transmitter of {part} port {far}, or the cable: only {faulty_end} counts errors"
     return LinkFault((pair,), part, cause, tuple(marks))

@@ -9,11 +9,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.infiniband.health.t
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.exposition import COUNTER, Metric
 
 
-def link_metrics(fabric: str, made: LinkTable, counters: Counters) -> list[Metric]:
+def link_metrics(fabric: str, links: LinkTable, counters: Counters) -> list[Metric]:
     """Return the metrics of a table and of the reading that it judges."""
-    numbers = {"healthy": made.healthy, "faulty": made.faulty, "unknown": made.unknown}
+    numbers = {"healthy": links.healthy, "faulty": links.faulty, "unknown": links.unknown}
     faults = {
-        (link, fault["part"], check): 1 for fault in made.faults for link in fault["links"] for check in fault["checks"]
+        (link, fault["part"], check): 1
+        for fault in links.faults
+        for link in fault["links"]
+        for check in fault["checks"]
     }
     return [
         Metric(

@@ -62,39 +62,39 @@ class LinkTable:
     def summary(self) -> str:
         """The table in one sentence."""
         total = self.healthy + self.faulty + self.unknown
-        parts = [f"{n} {words}" for n, words in ((self.faulty, "with faults"), (self.unknown, "not known")) if n]
+        parts = [f"{n} {state}" for n, state in ((self.faulty, "with faults"), (self.unknown, "not known")) if n]
         return f"{self.healthy} of {total} links healthy{''.join(f', {part}' for part in parts)}"
 
 
 def table(
-    plan: FabricPlan, found: str, earlier: Counters | None, later: Counters, disabled: str = "", spare: int = 0
+    plan: FabricPlan, topology: str, earlier: Counters | None, later: Counters, disabled: str = "", spare: int = 0
 ) -> LinkTable:
     """Return the table of a fabric's links.
 
-    ``found``: ``ibnetdiscover -p``; ``disabled``: ``iblinkinfo -l``; ``spare``: how many up links a switch may lack.
+    ``topology``: ``ibnetdiscover -p``; ``disabled``: ``iblinkinfo -l``; ``spare``: how many up links a switch may lack.
     """
     cables = fabric_cables(plan)
-    links = pairs(cables, found)
-    uplinks = found_uplinks(plan, found, spare)
+    links = pairs(cables, topology)
+    uplinks = found_uplinks(plan, topology, spare)
     hosts = {hca.host for hca in plan.fabric.hcas}
-    made = LinkTable()
+    result = LinkTable()
     blocks: list[tuple[tuple[int, int], list[str]]] = []
     judged = JudgedLinks([], links, [])
     if earlier and later.read_at_s > earlier.read_at_s:
-        judged = judge(cables, found, earlier, later, hosts)
+        judged = judge(cables, topology, earlier, later, hosts)
     else:
         blocks.append(((0, 0), ["all links: counters are read for the first time; run again to see their increase"]))
     sick = {pair for fault in judged.faults for pair in fault.links}
     for fault in judged.faults:
         rank = (-severity(fault.rule.action), -len(fault.links))
         blocks.append((rank, list(_link_lines(fault, uplinks, hosts))))
-        made.faults.append(_data(fault))
+        result.faults.append(_data(fault))
     isolated = isolated_in(cables, disabled)
-    for name, kind, reason in _cable_faults(plan, found, isolated):
+    for name, kind, reason in _cable_faults(plan, topology, isolated):
         rule = RULES["port_rate" if kind == "speed" else "port_down"]
         lines = [f"cable: {kind}: {reason}", f"    person: {RUNBOOKS}#{rule.runbook}"]
         blocks.append(((-severity("person"), -1), lines))
-        made.faults.append({"links": [name], "part": CABLE, "cause": reason, "checks": [rule.check]})
+        result.faults.append({"links": [name], "part": CABLE, "cause": reason, "checks": [rule.check]})
     blocks += [
         (
             (-severity("note"), 0),
@@ -108,21 +108,21 @@ def table(
     if judged.ended:
         ended = fold(map(str, judged.ended))
         blocks.append(((0, 2), [f"counters at their end, which show no increase until ibqueryerrors -k: {ended}"]))
-    made.lines = [line for _rank, lines in sorted(blocks, key=lambda block: block[0]) for line in lines]
-    made.links, made.unread = [str(pair) for pair in links], [str(pair) for pair in unknown]
-    made.faulty, made.unknown = len(sick), len(unknown)
-    made.healthy = len(links) - made.faulty - made.unknown
-    return made
+    result.lines = [line for _rank, lines in sorted(blocks, key=lambda block: block[0]) for line in lines]
+    result.links, result.unread = [str(pair) for pair in links], [str(pair) for pair in unknown]
+    result.faulty, result.unknown = len(sick), len(unknown)
+    result.healthy = len(links) - result.faulty - result.unknown
+    return result
 
 
-def health_proof(fabric: str, made: LinkTable) -> Proof:
+def health_proof(fabric: str, links: LinkTable) -> Proof:
     """Return the table as a proof."""
     faults = [
         FaultyLink(link, ", ".join(fault["checks"]), f"{fault['part']}: {fault['cause']}")
-        for fault in made.faults
+        for fault in links.faults
         for link in fault["links"]
     ]
-    claims = link_claims(made.links, faults, made.unread, "ib_fabric_info")
+    claims = link_claims(links.links, faults, links.unread, "ib_fabric_info")
     return Proof(f"infiniband-{fabric}-health", f"Health of the InfiniBand fabric {fabric}", fabric, claims)
 
 
@@ -133,9 +133,9 @@ def fabric_cables(plan: FabricPlan) -> Planned:
     return cables
 
 
-def _cable_faults(plan: FabricPlan, found: str, isolated: list[PlannedEnd]) -> Iterable[tuple[str, str, str]]:
+def _cable_faults(plan: FabricPlan, topology: str, isolated: list[PlannedEnd]) -> Iterable[tuple[str, str, str]]:
     """Yield (cable, kind, cause) of what is not as planned, without the links that a person has isolated."""
-    for claim in cable_claims(plan, found, Marks()):
+    for claim in cable_claims(plan, topology, Marks()):
         if claim.holds is False and not any(str(end) in claim.claim.split(":")[0].split(" - ") for end in isolated):
             yield claim.claim.rpartition(":")[0], str(claim.seen), claim.reason
 

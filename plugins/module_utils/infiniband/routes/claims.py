@@ -135,9 +135,9 @@ def _even(loads: UpLoads, marks: Marks) -> Claim:
     seen = f"{values[0]} to {values[-1]}"
     if loads.even:
         return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, True, _SOURCE)
-    most = max(loads.by_port, key=lambda port: loads.by_port[port])
-    reason = f"port {most} has {values[-1]} HCAs; more even is possible"
-    marks.add("misrouted", [SwitchPort(loads.switch, most)], reason)
+    fullest_port = max(loads.by_port, key=lambda port: loads.by_port[port])
+    reason = f"port {fullest_port} has {values[-1]} HCAs; more even is possible"
+    marks.add("misrouted", [SwitchPort(loads.switch, fullest_port)], reason)
     return Claim(_LAYER, f"{loads.switch}: HCAs by up port", wanted, seen, False, _SOURCE, reason)
 
 
@@ -158,8 +158,8 @@ def _shifts(fabric: Fabric, subnet: Graph, routes: Routes, tables: Tables, marks
     # The engine's order; without one, that of the names.
     nodes = _places(tables.order) or sorted({hca.host for hca in tables.hcas})
     shared = shared_links(subnet, nodes)
-    for one in shared:
-        marks.add("misrouted", [one.port], f"shift {one.shift} of the nodes loads it twice")
+    for link in shared:
+        marks.add("misrouted", [link.port], f"shift {link.shift} of the nodes loads it twice")
     reason = ""
     if shared:
         first = shared[0]
@@ -175,12 +175,12 @@ def _places(order: list[Hca | None]) -> list[str]:
     """
     places: dict[str, None] = {}
     node_is_new = True
-    for at, hca in enumerate(order):
+    for index, hca in enumerate(order):
         if hca:
             node_is_new = hca.host not in places
             places[hca.host] = None
         elif node_is_new:
-            places[f"free place {at}"] = None
+            places[f"free place {index}"] = None
     return list(places)
 
 

@@ -35,9 +35,9 @@ def up_loads(subnet: Graph, filled: bool = False) -> list[UpLoads]:
     ``filled``: the engine fills each leaf to the size of the largest one with free places, as ftree does, and spreads
     these like HCAs.
     """
-    bit = {lid: 1 << at for at, lid in enumerate(subnet.lids.values())}
+    bit = {lid: 1 << index for index, lid in enumerate(subnet.lids.values())}
     places = _places(subnet, bit, filled)
-    below, above = _reachable(subnet, places)
+    lower_places, reached_places = _reachable(subnet, places)
     hcas = sum(bit.values())
     loads = []
     for switch, name in enumerate(subnet.names):
@@ -49,12 +49,12 @@ def up_loads(subnet: Graph, filled: bool = False) -> list[UpLoads]:
         for lid in bit:
             if table[lid] in by_port:
                 by_port[table[lid]] += 1
-        far = sum(places) & ~below[switch]
-        reach = {port: above[subnet.over[switch][port]] & far for port in ups}
-        alike = len({*reach.values()}) == 1
+        far = sum(places) & ~lower_places[switch]
+        reach = {port: reached_places[subnet.over[switch][port]] & far for port in ups}
+        reach_is_equal = len({*reach.values()}) == 1
         free = bin(far & ~hcas).count("1")
-        best = 0 if alike and not free else _lowest_maximum(reach)
-        loads.append(UpLoads(name, by_port, best, free, alike))
+        best = 0 if reach_is_equal and not free else _lowest_maximum(reach)
+        loads.append(UpLoads(name, by_port, best, free, reach_is_equal))
     return loads
 
 
@@ -62,27 +62,27 @@ def _places(subnet: Graph, bit: dict[int, int], filled: bool) -> list[int]:
     """Return, as bits, the HCAs of each switch, and its free places."""
     places = [sum(bit[lid] for lid in lids.values()) for lids in subnet.down]
     largest = max((len(lids) for lids in subnet.down), default=0)
-    at = len(bit)
+    first_bit = len(bit)
     for switch in sorted({*subnet.leaf_of.values()}) if filled else ():
         free = largest - len(subnet.down[switch])
-        places[switch] |= ((1 << free) - 1) << at
-        at += free
+        places[switch] |= ((1 << free) - 1) << first_bit
+        first_bit += free
     return places
 
 
 def _reachable(subnet: Graph, places: list[int]) -> tuple[list[int], list[int]]:
     """Return, as bits of places, what each switch reaches downwards, and what it reaches upwards and then downwards."""
     order = sorted(range(len(subnet.names)), key=lambda switch: subnet.levels[switch])
-    below = list(places)
+    lower_places = list(places)
     uppers = [{subnet.over[switch][port] for port in subnet.ups(switch)} for switch in range(len(subnet.names))]
     for switch in order:
         for upper in uppers[switch]:
-            below[upper] |= below[switch]
-    above = list(below)
+            lower_places[upper] |= lower_places[switch]
+    reached_places = list(lower_places)
     for switch in reversed(order):
         for upper in uppers[switch]:
-            above[switch] |= above[upper]
-    return below, above
+            reached_places[switch] |= reached_places[upper]
+    return lower_places, reached_places
 
 
 def _lowest_maximum(reach: dict[int, int]) -> int:
@@ -115,9 +115,9 @@ def _fits(groups: list[tuple[int, list[int]]], limit: int) -> bool:
             seen.add(port)
             moved = min(amount, free[port])
             if not moved:
-                for other, ports in enumerate(placed):
+                for placed_group, ports in enumerate(placed):
                     if ports.get(port):
-                        moved = push(other, min(amount, ports[port]), seen)
+                        moved = push(placed_group, min(amount, ports[port]), seen)
                         if moved:
                             ports[port] -= moved
                             free[port] += moved
@@ -154,7 +154,7 @@ def shared_links(subnet: Graph, nodes: list[str]) -> list[SharedLink]:
     second load. The paths must have been followed without a fault.
     """
     count = len(nodes)
-    position = {node: at for at, node in enumerate(nodes)}
+    position = {node: index for index, node in enumerate(nodes)}
     sources: dict[str, dict[int, int]] = {}
     for hca, leaf in subnet.leaf_of.items():
         if hca.host in position:
@@ -167,11 +167,11 @@ def shared_links(subnet: Graph, nodes: list[str]) -> list[SharedLink]:
     for hca, home in subnet.leaf_of.items():
         if hca.host not in position:
             continue
-        at, lid = position[hca.host], subnet.lids[hca]
+        index, lid = position[hca.host], subnet.lids[hca]
         for leaf, bits in sources[hca.name].items():
             if leaf == home:
                 continue
-            shifts = ((bits << at) | (bits >> (count - at))) & every
+            shifts = ((bits << index) | (bits >> (count - index))) & every
             for channel in subnet.path(leaf, lid)[:-1]:
                 loaded = once.get(channel, 0)
                 if loaded & shifts:
@@ -182,7 +182,7 @@ def shared_links(subnet: Graph, nodes: list[str]) -> list[SharedLink]:
 
 def _shared(subnet: Graph, nodes: list[str], channel: int, shifts: int) -> SharedLink:
     shift = (shifts & -shifts).bit_length() - 1
-    position = {node: at for at, node in enumerate(nodes)}
+    position = {node: index for index, node in enumerate(nodes)}
     pairs = []
     for hca, home in subnet.leaf_of.items():
         if hca.host not in position or subnet.tables[channel // PORTS][subnet.lids[hca]] != channel % PORTS:

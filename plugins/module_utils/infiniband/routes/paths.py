@@ -81,8 +81,8 @@ def graph(tables: Tables) -> Graph:
         over.append(far_switches)
         down.append(lids)
     names = [table.name for table in tables.switches.values()]
-    most = max(tables.hcas.values(), default=0) + 1
-    padded = [table.ports + bytearray([NO_PORT] * (most - len(table.ports))) for table in tables.switches.values()]
+    length = max(tables.hcas.values(), default=0) + 1
+    padded = [table.ports + bytearray([NO_PORT] * (length - len(table.ports))) for table in tables.switches.values()]
     return Graph(names, padded, over, down, leaf_of, tables.hcas, _levels(over, {*leaf_of.values()}))
 
 
@@ -122,16 +122,16 @@ def _follow_one(
     """Follow one path until a switch from which the HCA was ``reached`` before; return its fault, "" for none."""
     lid = subnet.lids[hca]
     tables, over, dependencies = subnet.tables, subnet.over, routes.dependencies
-    switch, before = leaf, _NOTHING
+    switch, previous_channel = leaf, _NOTHING
     passed: list[int] = []
     while True:
         port = tables[switch][lid]
         channel = switch * PORTS + port
-        if before != _NOTHING:
-            if before in dependencies:
-                dependencies[before].add(channel)
+        if previous_channel != _NOTHING:
+            if previous_channel in dependencies:
+                dependencies[previous_channel].add(channel)
             else:
-                dependencies[before] = {channel}
+                dependencies[previous_channel] = {channel}
             if switch in leaves and switch != home:
                 routes.through_leaves.setdefault(subnet.names[switch], (subnet.names[leaf], hca))
         if switch == home:
@@ -147,9 +147,9 @@ def _follow_one(
             port_text = "no port" if port == NO_PORT else f"port {port}, which leads to no switch"
             return f"{subnet.names[switch]} sends it to {port_text}"
         if switch in passed:
-            return f"the path is a loop through {', '.join(subnet.names[one] for one in passed)}"
+            return f"the path is a loop through {', '.join(subnet.names[switch_number] for switch_number in passed)}"
         passed.append(switch)
-        switch, before = far, channel
+        switch, previous_channel = far, channel
 
 
 def cycle(dependencies: dict[int, set[int]]) -> list[int]:
@@ -169,12 +169,14 @@ def cycle(dependencies: dict[int, set[int]]) -> list[int]:
     if not waits:
         return []
     # Each remaining channel has one before it that remains, so going back ends in a cycle.
-    before = {behind: channel for channel in waits for behind in dependencies.get(channel, ()) if behind in waits}
+    previous_channels = {
+        behind: channel for channel in waits for behind in dependencies.get(channel, ()) if behind in waits
+    }
     seen: dict[int, None] = {}
     channel = next(iter(waits))
     while channel not in seen:
         seen[channel] = None
-        channel = before[channel]
+        channel = previous_channels[channel]
     members = list(seen)
     return members[members.index(channel) :][::-1]
 

@@ -82,18 +82,18 @@ def read_tables(links: str, forwarding: str, order: str = "") -> Tables:
     seen_once: set[frozenset[SubnetNode]] = set()
     hcas: dict[Hca, int] = {}
     states: dict[frozenset[LinkEnd], str] = {}
-    for near, far, state in read_links(links):
-        if AGGREGATION_NODE in (near.description, far.description):
+    for near_node, far_node, state in read_links(links):
+        if AGGREGATION_NODE in (near_node.description, far_node.description):
             continue
-        ends = frozenset((_end(near), _end(far)))
-        seen_once ^= {frozenset((near, far))}
+        ends = frozenset((_end(near_node), _end(far_node)))
+        seen_once ^= {frozenset((near_node, far_node))}
         # The ends of a link that is coming up can have different states.
         if states.setdefault(ends, state) == ACTIVE:
             states[ends] = state
-        if near.kind == "SW":
-            far_ends.setdefault(near.guid, {})[near.port] = far
+        if near_node.kind == "SW":
+            far_ends.setdefault(near_node.guid, {})[near_node.port] = far_node
         else:
-            hcas[Hca(*infiniband_device(near.description))] = near.lid
+            hcas[Hca(*infiniband_device(near_node.description))] = near_node.lid
     if seen_once:
         names = sorted(f"{node.description} port {node.port}" for node in min(seen_once, key=sorted))
         raise InfinibandError(

@@ -106,7 +106,7 @@ class Api:
         No document says how many rows a page has at most, so the last page is an empty one, one that is shorter than
         the first, or one of fewer rows than asked for that is there again.
         """
-        number, most = 1, 0
+        number, page_rows = 1, 0
         firsts: set[str] = set()
         last: list[Any] = []
         while True:
@@ -120,8 +120,8 @@ class Api:
             if repr(rows[:1]) in firsts:
                 raise not_as_documented(path)
             yield from rows
-            most = max(most, len(rows))
-            if isinstance(data, list) or len(rows) < most or not rows:
+            page_rows = max(page_rows, len(rows))
+            if isinstance(data, list) or len(rows) < page_rows or not rows:
                 return
             number, last = number + 1, rows
             firsts.add(repr(rows[:1]))

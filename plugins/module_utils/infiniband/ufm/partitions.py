@@ -66,16 +66,16 @@ def present_partitions(api: Api) -> dict[int, UfmPartition]:
 def planned_partitions(plan: FabricPlan) -> dict[int, UfmPartition]:
     """Return the planned partitions by P_Key, without the default one."""
     return {
-        one.pkey: UfmPartition(
-            one.ipoib,
+        partition.pkey: UfmPartition(
+            partition.ipoib,
             {
-                digits(plan.guids.known[hca]): Member(membership, one.index0)
-                for hca, membership in one.members.items()
+                digits(plan.guids.known[hca]): Member(membership, partition.index0)
+                for hca, membership in partition.members.items()
                 if hca in plan.guids.known
             },
-            sum(hca not in plan.guids.known for hca in one.members),
+            sum(hca not in plan.guids.known for hca in partition.members),
         )
-        for one in plan.request.partitions
+        for partition in plan.request.partitions
     }
 
 
@@ -88,8 +88,8 @@ def steps(planned: Mapping[int, UfmPartition], present: Mapping[int, UfmPartitio
     added, removed = [], []
     for pkey, partition in planned.items():
         path, name = f"{PATH}/0x{pkey:x}", f"0x{pkey:04x}"
-        held = present[pkey].members if pkey in present else {}
-        new = {guid: member for guid, member in partition.members.items() if held.get(guid) != member}
+        present_members = present[pkey].members if pkey in present else {}
+        new = {guid: member for guid, member in partition.members.items() if present_members.get(guid) != member}
         for part in _parts(sorted(new), ADDED_AT_ONCE):
             data = {
                 "pkey": f"0x{pkey:x}",
@@ -108,19 +108,19 @@ def steps(planned: Mapping[int, UfmPartition], present: Mapping[int, UfmPartitio
 
 def not_changed(planned: Mapping[int, UfmPartition], present: Mapping[int, UfmPartition]) -> list[str]:
     """Return lines about what differs and is left: other partitions, members, IP over InfiniBand."""
-    others = [f"0x{pkey:04x}: not planned" for pkey in sorted({*present} - {*planned} - {DEFAULT_PKEY})]
+    unplanned = [f"0x{pkey:04x}: not planned" for pkey in sorted({*present} - {*planned} - {DEFAULT_PKEY})]
     members = [
-        f"0x{pkey:04x}: {len(spare)} members are not planned, but {one.unknown} planned GUIDs are not known; find these"
-        for pkey, one in planned.items()
-        if one.unknown and (spare := _spare(one, present.get(pkey)))
+        f"0x{pkey:04x}: {len(spare)} members are not planned, but {row.unknown} planned GUIDs are not known; find these"
+        for pkey, row in planned.items()
+        if row.unknown and (spare := _spare(row, present.get(pkey)))
     ]
     return (
-        others
+        unplanned
         + members
         + [
-            f"0x{pkey:04x}: ip_over_ib is {present[pkey].ip_over_ib}, but {one.ip_over_ib} is planned; change it in UFM"
-            for pkey, one in planned.items()
-            if pkey in present and present[pkey].ip_over_ib != one.ip_over_ib
+            f"0x{pkey:04x}: ip_over_ib is {present[pkey].ip_over_ib}, but {row.ip_over_ib} is planned; change it in UFM"
+            for pkey, row in planned.items()
+            if pkey in present and present[pkey].ip_over_ib != row.ip_over_ib
         ]
     )
 

@@ -31,8 +31,8 @@ class PortNames:
         self._known = plan.guids.known
         self._fabric = fabric.name
         self.ends: dict[str, LinkEnd] = {fabric.name_of(end): end for link in fabric.links for end in link}
-        known = {name: self.port_of(end) for name, end in self.ends.items()}
-        self._names = {port_of_name: name for name, port_of_name in known.items() if port_of_name}
+        port_by_name = {name: self.port_of(end) for name, end in self.ends.items()}
+        self._names = {port_of_name: name for name, port_of_name in port_by_name.items() if port_of_name}
 
     def port_of(self, end: LinkEnd) -> UfmPort | None:
         """Return the port of an end, None if its GUID is not known."""

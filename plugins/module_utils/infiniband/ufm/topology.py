@@ -59,22 +59,22 @@ def compare(plan: FabricPlan, names: PortNames, seen: Mapping[frozenset[UfmPort]
     planned: set[frozenset[UfmPort]] = set()
     for ends in plan.fabric.links:
         ports = [names.port_of(end) for end in ends]
-        known = frozenset(port for port in ports if port)
-        if len(known) < len(ports):
+        planned_link = frozenset(port for port in ports if port)
+        if len(planned_link) < len(ports):
             unknown += 1
             continue
-        planned.add(known)
+        planned.add(planned_link)
         name = " - ".join(names.name_of(port) for port in ports if port)
-        if known not in seen:
+        if planned_link not in seen:
             missing += 1
             faults.append(f"{name}: UFM has no such link; connect the cable")
-        elif seen[known] != WIDTH:
-            faults.append(f"{name}: its width is {seen[known]}, not {WIDTH}; check the cable")
+        elif seen[planned_link] != WIDTH:
+            faults.append(f"{name}: its width is {seen[planned_link]}, not {WIDTH}; check the cable")
         else:
             right += 1
     # A link of a planned device without a known GUID is not called unplanned: it may be planned.
-    others = [] if unknown else sorted(sorted(link) for link in seen if link not in planned)
-    faults += [f"{_link(ports, names)}: no such link is planned; move the cable" for ports in others]
+    unplanned = [] if unknown else sorted(sorted(link) for link in seen if link not in planned)
+    faults += [f"{_link(ports, names)}: no such link is planned; move the cable" for ports in unplanned]
     return Compared(faults, right, missing, unknown)
 
 

@@ -66,25 +66,26 @@ class Changes(NamedTuple):
 def changes(present: Iterable[Unhealthy], to_isolate: Iterable[UfmPort], to_restore: Iterable[UfmPort]) -> Changes:
     """Return what must change. A port is isolated if UFM lists it or the other end of its link."""
     listed: dict[UfmPort, list[UfmPort]] = {}
-    for one in present:
-        for port in (one.port, one.peer):
-            listed.setdefault(port, []).append(one.port)
+    for entry in present:
+        for port in (entry.port, entry.peer):
+            listed.setdefault(port, []).append(entry.port)
     # UFM marks the listed end as healthy, whichever end the user names.
     healthy = dict.fromkeys(port for name in to_restore for port in listed.get(name, ()))
     return Changes([port for port in dict.fromkeys(to_isolate) if port not in listed], list(healthy))
 
 
 def carrying(
-    links: Iterable[frozenset[UfmPort]], present: Iterable[Unhealthy], made: Changes
+    links: Iterable[frozenset[UfmPort]], present: Iterable[Unhealthy], planned_changes: Changes
 ) -> list[frozenset[UfmPort]]:
-    """Return the links of a UFM that carry traffic when the healthy ports of ``made`` are restored."""
-    remaining = (one for one in present if one.port not in made.healthy)
-    isolated = {port for one in remaining for port in (one.port, one.peer)}
+    """Return the links of a UFM that carry traffic when the healthy ports of ``planned_changes`` are restored."""
+    remaining = (entry for entry in present if entry.port not in planned_changes.healthy)
+    isolated = {port for entry in remaining for port in (entry.port, entry.peer)}
     return [link for link in links if not link & isolated]
 
 
 def lines(present: Iterable[Unhealthy], names: PortNames) -> list[str]:
     """Return the unhealthy ports as lines, with the planned names."""
     return [
-        f"{names.name_of(one.port)} - {names.name_of(one.peer)}: {one.condition} since {one.since}" for one in present
+        f"{names.name_of(entry.port)} - {names.name_of(entry.peer)}: {entry.condition} since {entry.since}"
+        for entry in present
     ]
