@@ -71,5 +71,5 @@ class ActionModule(ControllerAction):
         """Write the proof's files; a proof that does not hold is no failure of this task."""
         if not path:
             return {"changed": False, "files": []}
-        made = written(proof, page(proof), path, self._task.check_mode)
-        return {name: made[name] for name in ("changed", "files")}
+        result = written(proof, page(proof), path, self._task.check_mode)
+        return {name: result[name] for name in ("changed", "files")}

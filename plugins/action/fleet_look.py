@@ -42,10 +42,10 @@ class ActionModule(ControllerAction):
         """Return the result of the module."""
         groups, hostvars = variables["groups"], variables["hostvars"]
         site = read_site(arguments["blueprint"]) if arguments["blueprint"] else None
-        own = {name: hostvars[name] for name in groups["all"] if name != "localhost"}
-        hosts = fleet_hosts(groups, own, site)
+        host_vars = {name: hostvars[name] for name in groups["all"] if name != "localhost"}
+        hosts = fleet_hosts(groups, host_vars, site)
         switches = groups.get(SWITCHES, []) if site is None else []
-        floor = floor_of(site, ((name, own[name].get("roce_switch_ports") or {}) for name in switches))
+        floor = floor_of(site, ((name, host_vars[name].get("roce_switch_ports") or {}) for name in switches))
         path, write = arguments["path"], not self._task.check_mode
         page_path, state_path, log_path = (os.path.join(path, name) for name in (PAGE, STATE, LOG))
         with _alone(log_path, write):
@@ -54,8 +54,8 @@ class ActionModule(ControllerAction):
             log_bytes, tail = _end(log_path, earlier.log_bytes)
             log_bytes += _append(log_path, kept.left_to_append(earlier, log_bytes, tail), write)
             now_s = time.time()
-            current = refreshed(earlier.readings, hosts, own, groups.get("boot_servers", []), now_s)
-            seen = look.look_at(hosts, current, read_proofs(_proofs(arguments["proofs"]), own), now_s)
+            current = refreshed(earlier.readings, hosts, host_vars, groups.get("boot_servers", []), now_s)
+            seen = look.look_at(hosts, current, read_proofs(_proofs(arguments["proofs"]), host_vars), now_s)
             new = kept.keep(earlier, current, seen, log_bytes)
             page = fleet_page(seen, floor, arguments["title"], os.path.relpath(arguments["proofs"], path))
             texts = {state_path: (state_text, new.to_json()), page_path: (files.read(page_path), page)}
@@ -64,7 +64,7 @@ class ActionModule(ControllerAction):
                 files.write(name, texts[name][1])
             if new is not earlier:
                 _append(log_path, new.log_lines.encode(), write)
-        servers = {name: own[name].get(STORE) for name in groups.get("boot_servers", []) if name in own}
+        servers = {name: host_vars[name].get(STORE) for name in groups.get("boot_servers", []) if name in host_vars}
         metrics = self._publish(arguments["metrics_path"], seen, servers) if arguments["metrics_path"] else []
         changes = new.log_lines if new is not earlier else ""
         return {

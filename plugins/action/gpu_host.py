@@ -82,8 +82,8 @@ class ActionModule(ActionBase):
 
     def _values(self, role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the role's variables as name -> value. Raises AnsibleError for one that the role refuses."""
-        named = {name: variables[name] for name in SPECS[role] if name in variables}
-        checked = ArgumentSpecValidator(SPECS[role]).validate(self._templar.template(named))
+        given_values = {name: variables[name] for name in SPECS[role] if name in variables}
+        checked = ArgumentSpecValidator(SPECS[role]).validate(self._templar.template(given_values))
         if checked.error_messages:
             raise AnsibleActionFail(f"{role}: {'; '.join(checked.error_messages)}")
         return {name: value for name, value in checked.validated_parameters.items() if value is not None}

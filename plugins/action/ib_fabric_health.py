@@ -38,28 +38,28 @@ class ActionModule(InfinibandAction):
 
     def work(self, plan: FabricPlan, readings: SubnetReadings, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the module."""
-        found, spare = readings.found, arguments["spare_uplinks"]
+        discovered, spare = readings.found, arguments["spare_uplinks"]
         later = read_counters(readings.counters, readings.read_at_s)
         path = os.path.join(arguments["path"], f"infiniband-{plan.fabric.name}-counters.json")
         text = files.read(path)
         earlier = None if text is None else from_stored(text, path)
-        made = table(plan, found, earlier, later, readings.disabled, spare)
-        ports = changed_ports(plan, found, arguments["isolate"], arguments["restore"], spare)
+        links = table(plan, discovered, earlier, later, readings.disabled, spare)
+        ports = changed_ports(plan, discovered, arguments["isolate"], arguments["restore"], spare)
         changed = text != stored(later)
         check_mode = self._task.check_mode
         if changed and not check_mode:
             files.write(path, stored(later))
-        proof = health_proof(plan.fabric.name, made)
+        proof = health_proof(plan.fabric.name, links)
         changed |= written(proof, page(proof), arguments["path"], check_mode)["changed"]
         if arguments["metrics_path"]:
-            metrics = link_metrics(plan.fabric.name, made, later)
+            metrics = link_metrics(plan.fabric.name, links, later)
             reading = f"ib_health_{plan.fabric.name}"
             changed |= publish(arguments["metrics_path"], reading, metrics, later.read_at_s, check_mode)[1]
         return {
             "changed": changed,
-            "holds": made.holds,
-            "summary": made.summary,
-            "lines": made.lines,
-            "faults": made.faults,
+            "holds": links.holds,
+            "summary": links.summary,
+            "lines": links.lines,
+            "faults": links.faults,
             "ports": ports,
         }

@@ -44,13 +44,13 @@ class ActionModule(ControllerAction):
         applied: list[dict[str, Any]] = []
         absent: list[str] = []
         removed: list[str] = []
-        left: list[str] = []
+        remaining: list[str] = []
         if arguments["kubeconfig"]:
             applied, absent = self._apply(planned, arguments["kubeconfig"], variables)
-            removed, left = self._remove(planned, arguments["kubeconfig"], variables)
+            removed, remaining = self._remove(planned, arguments["kubeconfig"], variables)
         return {
             "summary": planned.summary,
-            "notes": [*planned.notes, *absent, *left],
+            "notes": [*planned.notes, *absent, *remaining],
             "objects": planned.objects,
             "kubelets": planned.kubelets,
             "written": [change["after_header"] for change in written],
@@ -100,11 +100,11 @@ class ActionModule(ControllerAction):
         failures: list[str] = []
         absent: list[str] = []
         nodes = planned.objects.get("labels", [])
-        others = [item for part, items in planned.objects.items() if part != "labels" for item in items]
-        for objects, how in ((nodes, {"state": "patched"}), (others, {"state": "present", "apply": True})):
+        complete = [item for part, items in planned.objects.items() if part != "labels" for item in items]
+        for objects, state in ((nodes, {"state": "patched"}), (complete, {"state": "present", "apply": True})):
             if not objects:
                 continue
-            options = {"kubeconfig": kubeconfig, "resource_definition": objects, "continue_on_error": True, **how}
+            options = {"kubeconfig": kubeconfig, "resource_definition": objects, "continue_on_error": True, **state}
             answer = self._call(MODULES[0], options, variables)
             results = answer["result"]["results"] if len(objects) > 1 else [answer]
             for item, outcome in zip(objects, results):
@@ -117,8 +117,8 @@ class ActionModule(ControllerAction):
                     changes.append(_difference(name, item, outcome))
         if failures:
             raise AnsibleActionFail(
-                f"{len(failures)} of {len(nodes) + len(others)} objects were not applied; correct the first cause and "
-                f"run this again: {'; '.join(failures)}"
+                f"{len(failures)} of {len(nodes) + len(complete)} objects were not applied; correct the first cause "
+                f"and run this again: {'; '.join(failures)}"
             )
         return changes, absent
 
@@ -126,12 +126,12 @@ class ActionModule(ControllerAction):
         self, planned: KubernetesPlan, kubeconfig: str, variables: dict[str, Any]
     ) -> tuple[list[str], list[str]]:
         """Remove the objects of an earlier plan that this one has not. Return their names, and what is not removed."""
-        kept = {
+        managed = {
             (item["apiVersion"], item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
             for items in planned.objects.values()
             for item in items
         }
-        kinds = {row[:2] for row in kept}
+        kinds = {row[:2] for row in managed}
         stale: list[dict[str, Any]] = []
         notes: list[str] = []
         for version, kind in OWNED:
@@ -147,13 +147,13 @@ class ActionModule(ControllerAction):
                 continue
             for item in answer["resources"]:
                 metadata = item["metadata"]
-                if (version, kind, metadata.get("namespace"), metadata["name"]) not in kept:
+                if (version, kind, metadata.get("namespace"), metadata["name"]) not in managed:
                     identity = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
                     stale.append({"apiVersion": version, "kind": kind, "metadata": identity})
         names = [f"{item['kind']} {item['metadata']['name']}" for item in stale]
         if names and planned.unrecorded:
-            why = f"not removed, because there is no recording of {fold(planned.unrecorded)}"
-            return [], [*notes, *(f"{name}: of an earlier plan; {why}" for name in names)]
+            cause = f"not removed, because there is no recording of {fold(planned.unrecorded)}"
+            return [], [*notes, *(f"{name}: of an earlier plan; {cause}" for name in names)]
         if stale:
             self._call(
                 MODULES[0], {"kubeconfig": kubeconfig, "resource_definition": stale, "state": "absent"}, variables

@@ -50,5 +50,5 @@ def _planned(settings: Any, variables: dict[str, Any]) -> dict[str, Any]:
     return {
         "files": files,
         "address": addresses[name],
-        "peers": [address for other, address in addresses.items() if other != name],
+        "peers": [address for server, address in addresses.items() if server != name],
     }

@@ -137,16 +137,16 @@ def _folder(name: str, variables: Mapping[str, Any]) -> str:
 
 def _permit(acceptance: Acceptance, folder: str, node: InventoryNode) -> None:
     """Raise DiscoveryError or ProofError where a file or a variable that a person wrote is in the way."""
-    own = os.path.join(folder, FILE)
+    variables_file = os.path.join(folder, FILE)
     for path in (folder, *(folder + suffix for suffix in HIDDEN_BY_FOLDER)):
         if os.path.isfile(path):
             raise DiscoveryError(
-                f"Ansible would not read it once there is {own}", f"move it into {folder}/", subject=path
+                f"Ansible would not read it once there is {variables_file}", f"move it into {folder}/", subject=path
             )
-    before = files.read(own)
-    if before is not None and HEAD not in before:
-        raise DiscoveryError("a person wrote this file", "give it another name", subject=own)
-    if acceptance.old_mac and (before is None or f'"{node.mac}"' not in before):
+    text = files.read(variables_file)
+    if text is not None and HEAD not in text:
+        raise DiscoveryError("a person wrote this file", "give it another name", subject=variables_file)
+    if acceptance.old_mac and (text is None or f'"{node.mac}"' not in text):
         raise DiscoveryError(
             f"its node_boot_mac {node.mac} is in a file that a person wrote",
             "remove the variable there, it will be in host_vars/NAME/accepted.yml",

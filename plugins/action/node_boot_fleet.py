@@ -84,12 +84,12 @@ def prove_node(
     image: ProvedImage,
     state: dict[str, Any],
     gate: Gate | None,
-    given: dict[str, Any],
+    arguments: dict[str, Any],
     check_mode: bool,
 ) -> dict[str, Any]:
     """Write the proof of a node, and return its result as a module's, also if it does not hold or cannot be made.
 
-    ``given``: ``path``, the directory of the proofs; ``sequence``, that of the statement; and whether the node was
+    ``arguments``: ``path``, the directory of the proofs; ``sequence``, that of the statement; and whether the node was
     ``booted`` by this run.
     """
     try:
@@ -97,13 +97,13 @@ def prove_node(
         expected = ExpectedImage.of_text(
             image.digest,
             image.manifest,
-            NodePlan.of_options(name, {**row, **given, "prediction": image.prediction, "files": files}),
+            NodePlan.of_options(name, {**row, **arguments, "prediction": image.prediction, "files": files}),
             image.channel,
             row["kernel_arguments"],
             node_boot_scripts.texts(name, "node_boot_units_may_fail", variables),
         )
         proof = prove(name, expected, SeenNode(state, gate))
-        return written(proof, page(proof), given["path"], check_mode)
+        return written(proof, page(proof), arguments["path"], check_mode)
     except SailloftError as error:
         return {**error.result(), "failed": True, "msg": f"{name}: {boot_fleet.without_name(name, str(error))}"}
     except AnsibleError as error:
@@ -143,13 +143,13 @@ class ActionModule(ControllerAction):
         self._programs: dict[str, bytes] = {}
         self._diffs: list[dict[str, Any]] = []
         self._changed = False
-        given, names = self._given, self._given["names"]
-        self._rows = {name: BootRow.of(given["rows"].get(name, {})) for name in names}
-        if given["channel"] is not None:
+        request, names = self._given, self._given["names"]
+        self._rows = {name: BootRow.of(request["rows"].get(name, {})) for name in names}
+        if request["channel"] is not None:
             for row in self._rows.values():
-                row.channel = given["channel"]
-        self._manifests, self._predictions = slurped(given["manifests"]), slurped(given["predictions"])
-        due: list[str] = getattr(self, f"_{given['step']}")()
+                row.channel = request["channel"]
+        self._manifests, self._predictions = slurped(request["manifests"]), slurped(request["predictions"])
+        due: list[str] = getattr(self, f"_{request['step']}")()
         return {
             "changed": self._changed,
             "diff": self._diffs,
@@ -289,13 +289,13 @@ class ActionModule(ControllerAction):
         reached: dict[str, tuple[ReachedHost, list[str]]] = {}
         for name in names:
             with self._alone(name):
-                given = self._hook(name, hook)
-                if "command" in given:
-                    if not isinstance(given["command"], (list, tuple)):
+                settings = self._hook(name, hook)
+                if "command" in settings:
+                    if not isinstance(settings["command"], (list, tuple)):
                         raise ValueError(f"{hook}.command is not a list of words")
-                    place = self._host(str(given.get("host") or usual or name))
+                    place = self._host(str(settings.get("host") or usual or name))
                     place.shell  # noqa: B018 see above
-                    reached[name] = (place, [str(part) for part in given["command"]])
+                    reached[name] = (place, [str(part) for part in settings["command"]])
         return reached
 
     def _flag(self, name: str, setting: str) -> bool:
@@ -304,8 +304,8 @@ class ActionModule(ControllerAction):
     def _arguments(self, name: str) -> list[str]:
         """Return the kernel arguments that the node is to have."""
         manifest = self._manifests.get(self._rows[name].image)
-        own = list(self._host(name).variables.get("node_boot_kernel_arguments") or [])
-        return [*json.loads(manifest)["kernel_arguments"], *own] if manifest else own
+        of_node = list(self._host(name).variables.get("node_boot_kernel_arguments") or [])
+        return [*json.loads(manifest)["kernel_arguments"], *of_node] if manifest else of_node
 
     def _ran(self, name: str, hook: str) -> str:
         """Return why the tasks of a hook failed on the node; empty if they did not."""
@@ -362,22 +362,24 @@ class ActionModule(ControllerAction):
 
     def _set_firmware(self, names: list[str]) -> list[str]:
         """Set what differs from the baselines of nodes, for their restart; return the nodes that have one to keep."""
-        asked = []
+        with_baselines = []
         for name in names:
             with self._alone(name):
-                asked += [name] if kinds_of(self._host(name)) else []
-        nodes, diffs = ask_firmware(self._host, asked, set_kinds=True)
+                with_baselines += [name] if kinds_of(self._host(name)) else []
+        nodes, diffs = ask_firmware(self._host, with_baselines, set_kinds=True)
         self._diffs += diffs
         for name, node in nodes.items():
             self._rows[name].failed_if(node.error and f"{name}: not restarted, because of node_bmc_set: {node.error}")
-        return asked
+        return with_baselines
 
     def _read_back(self, names: Iterable[str]) -> None:
         """Compare nodes with what was set before their restart; one that has something else fails."""
         nodes, _diffs = ask_firmware(self._host, names, set_kinds=True, restarted=True)
         for name, node in nodes.items():
-            why = node.why_not(kinds_of(self._host(name)))
-            self._rows[name].failed_if(why and f"{name}: it has booted, and not all is as node_bmc_set wants: {why}")
+            cause = node.why_not(kinds_of(self._host(name)))
+            self._rows[name].failed_if(
+                cause and f"{name}: it has booted, and not all is as node_bmc_set wants: {cause}"
+            )
 
     def _restart(self, names: list[str]) -> dict[str, float]:
         """Restart nodes through their BMCs, one call for each host that accesses them; return when each began."""
@@ -458,8 +460,8 @@ class ActionModule(ControllerAction):
             place = str(variables.get("node_bmc_console_server") or "")
             log_dir = str(variables.get("node_bmc_console_dir") or LOG_DIR)
             if place:
-                _place, given = calls.setdefault(f"{place} {log_dir}", (place, {"nodes": [], "log_dir": log_dir}))
-                given["nodes"].append({"name": name, "since_s": time.monotonic() - began_s})
+                _place, request = calls.setdefault(f"{place} {log_dir}", (place, {"nodes": [], "log_dir": log_dir}))
+                request["nodes"].append({"name": name, "since_s": time.monotonic() - began_s})
 
         def ended(key: str, outcome: dict[str, Any] | Exception) -> None:
             if isinstance(outcome, Exception):
@@ -478,20 +480,20 @@ class ActionModule(ControllerAction):
         due = [name for name in states if HEALTH in self._rows[name].tasks]
         for name in due:
             self._rows[name].unproven = True
-        rest = {name: state for name, state in states.items() if not self._rows[name].unproven}
-        reached = self._reached(rest, HEALTH, "")
+        running = {name: state for name, state in states.items() if not self._rows[name].unproven}
+        reached = self._reached(running, HEALTH, "")
 
         def ended(name: str, outcome: dict[str, Any] | Exception) -> None:
             place, command = reached[name]
             title = " ".join(command)
             failure = boot_fleet.command_failure(name, command, place.name, outcome)
             output = boot_fleet.command_output(outcome) if isinstance(outcome, dict) else failure
-            self._write_proof(name, rest[name], Gate(title, not failure, output))
+            self._write_proof(name, running[name], Gate(title, not failure, output))
 
         at_once(reached, lambda name: reached[name][0].shell.command(reached[name][1]), ended, self._health_s)
-        for name in rest:
+        for name in running:
             if name not in reached and not self._rows[name].why:
-                self._write_proof(name, rest[name], None)
+                self._write_proof(name, running[name], None)
         return [] if self._task.check_mode else due
 
     def _health_s(self, name: str) -> float:
@@ -501,16 +503,22 @@ class ActionModule(ControllerAction):
 
     def _write_proof(self, name: str, state: dict[str, Any], gate: Gate | None) -> None:
         row = self._rows[name]
-        given = {key: self._given[key] for key in ("sequence", "path")}
+        arguments = {key: self._given[key] for key in ("sequence", "path")}
         image = ProvedImage(
             row.image,
             row.channel,
             self._manifests.get(row.image, ""),
             self._predictions.get(row.image, ""),
         )
-        done = prove_node(
-            name, self._host(name).variables, image, state, gate, {**given, "booted": row.booted}, self._task.check_mode
+        result = prove_node(
+            name,
+            self._host(name).variables,
+            image,
+            state,
+            gate,
+            {**arguments, "booted": row.booted},
+            self._task.check_mode,
         )
-        row.proven_by(state, bool(done.get("holds")), str(done.get("msg") or ""))
-        self._changed = self._changed or bool(done.get("changed"))
-        self._diffs += done.get("diff") or []
+        row.proven_by(state, bool(result.get("holds")), str(result.get("msg") or ""))
+        self._changed = self._changed or bool(result.get("changed"))
+        self._diffs += result.get("diff") or []

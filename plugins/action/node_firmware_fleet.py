@@ -33,12 +33,12 @@ START_S = 60.0
 
 def kinds_of(host: ReachedHost) -> list[str]:
     """Return what is to be set on a host that has baselines: kinds of ``node_bmc_set``. Raises BaselineError."""
-    given = host.variables.get("node_bmc_set") or []
-    if not isinstance(given, (list, tuple)) or any(kind not in KINDS for kind in given):
+    kinds = host.variables.get("node_bmc_set") or []
+    if not isinstance(kinds, (list, tuple)) or any(kind not in KINDS for kind in kinds):
         raise baseline.BaselineError(
-            f"{given!r} is not a list of {' and '.join(KINDS)}", "correct it", subject=f"{host.name}: node_bmc_set"
+            f"{kinds!r} is not a list of {' and '.join(KINDS)}", "correct it", subject=f"{host.name}: node_bmc_set"
         )
-    return sorted(set(given)) if baselines_of(host) else []
+    return sorted(set(kinds)) if baselines_of(host) else []
 
 
 def baselines_of(host: ReachedHost) -> Any:
@@ -91,16 +91,16 @@ def ask_firmware(
             answers[name] = NodeFirmware(error=boot_fleet.without_name(name, fault))
             continue
         kinds = kinds if set_kinds else []
-        given = {"nodes": [], "set": kinds, "restarted": restarted, "host": place}
-        own = {key: bmc[key] for key in OF_BMC if key in bmc}
-        rows = calls.setdefault(f"{place} {kinds}", (place, given))[1]["nodes"]
-        rows.append({"name": name, "bmc": own, "baselines": baselines})
+        request = {"nodes": [], "set": kinds, "restarted": restarted, "host": place}
+        account = {key: bmc[key] for key in OF_BMC if key in bmc}
+        rows = calls.setdefault(f"{place} {kinds}", (place, request))[1]["nodes"]
+        rows.append({"name": name, "bmc": account, "baselines": baselines})
 
     def ended(key: str, outcome: dict[str, Any] | Exception) -> None:
-        place, given = calls[key]
+        place, request = calls[key]
         if isinstance(outcome, Exception):
             cause = f"{place}, which accesses its BMC: {boot_fleet.last_line(str(outcome))}"
-            answers.update({row["name"]: NodeFirmware(error=cause) for row in given["nodes"]})
+            answers.update({row["name"]: NodeFirmware(error=cause) for row in request["nodes"]})
             return
         answers.update({name: NodeFirmware.of(row) for name, row in outcome["nodes"].items()})
         if outcome.get("changed"):
@@ -147,5 +147,5 @@ class ActionModule(ControllerAction):
             "holds": bool(nodes) and all(node.holds for node in nodes.values()),
             "to_set": [name for name, node in nodes.items() if not node.refused and node.to_set(kinds[name])],
             "refused": [name for name, node in nodes.items() if node.refused],
-            "failures": {name: why for name, why in failures.items() if why},
+            "failures": {name: cause for name, cause in failures.items() if cause},
         }

@@ -33,11 +33,11 @@ def secrets_rows(names: list[str], hostvars: Mapping[str, Any]) -> list[dict[str
                 f"node {name}: node_identity_secrets is not a dictionary; write it as path: {{content: ...}}"
             )
         files = [_file(name, path, secrets[path]) for path in secrets]
-        both = [path for path in secrets if path in (variables.get("node_boot_files") or ())]
-        if both:
+        shared = [path for path in secrets if path in (variables.get("node_boot_files") or ())]
+        if shared:
             raise AnsibleActionFail(
-                f"node {name}: {both[0]} is in node_identity_secrets and in node_boot_files: each boot would write the "
-                "secret over the other; remove it from one of them"
+                f"node {name}: {shared[0]} is in node_identity_secrets and in node_boot_files: each boot would write "
+                "the secret over the other; remove it from one of them"
             )
         measured = boolean(variables.get("node_identity_measured", variables.get("node_boot_secure_boot", False)))
         proven = not measured or _quoted(variables)

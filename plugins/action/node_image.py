@@ -48,13 +48,13 @@ def misspelt(layers: Any) -> Iterator[str]:
     for layer, settings in layers.items() if isinstance(layers, Mapping) else ():
         applied = settings.get("roles") if isinstance(settings, Mapping) else ()
         for item in applied if isinstance(applied, (list, tuple)) else ():
-            full_name, given = (item.get("name"), item.get("vars")) if isinstance(item, Mapping) else ("", {})
+            full_name, role_vars = (item.get("name"), item.get("vars")) if isinstance(item, Mapping) else ("", {})
             role = str(full_name).partition(start)[2]
-            if role not in roles or not isinstance(given, Mapping):
+            if role not in roles or not isinstance(role_vars, Mapping):
                 continue
             valid_names = registry.role_options(role)
             # Roles of a layer may share variables, and take those of the site.
-            known = {*valid_names, *registry.read()["variables"]}.union(*map(registry.role_options, roles))
-            for name in sorted(set(map(str, given)) - known):
+            valid = {*valid_names, *registry.read()["variables"]}.union(*map(registry.role_options, roles))
+            for name in sorted(set(map(str, role_vars)) - valid):
                 if is_of(name, role, roles) or nearest(name, valid_names):
                     yield from unknown_names(role, {name: [f"layer {layer}: vars"]}, valid_names)

@@ -77,8 +77,8 @@ class ActionModule(ControllerAction):
         """Return the result of the module."""
         commands = Settings(RepairError, "node_repair_commands", arguments["commands"])
         commands.only("list", "drain", "return")
-        own = OwnCommands(*(commands.value(name, values.texts, []) for name in ("list", "drain", "return")))
-        scheduler = scheduler_of(arguments["scheduler"], own)
+        commands_given = OwnCommands(*(commands.value(name, values.texts, []) for name in ("list", "drain", "return")))
+        scheduler = scheduler_of(arguments["scheduler"], commands_given)
         if arguments["listed"] is None and scheduler.listing:
             # A first call only asks how to list.
             return {"changed": False, "listing": list(scheduler.listing)}
@@ -88,7 +88,7 @@ class ActionModule(ControllerAction):
             lines = self._lines(log, arguments, scheduler, services, VariablesOfHosts(variables["hostvars"]))
             log.append(lines)
             reports = [in_words(line) for line in lines if line.step != WATCH]
-        begun = {line.node: line for line in lines if line.result == BEGUN}
+        running = {line.node: line for line in lines if line.result == BEGUN}
         cases = cases_of(log.lines, 0.0)
         return {
             "changed": bool(lines),
@@ -103,7 +103,7 @@ class ActionModule(ControllerAction):
                     "reason": line.reason,
                     "command": _command(scheduler, line, cases[name].before if name in cases else ""),
                 }
-                for name, line in begun.items()
+                for name, line in running.items()
             },
             "open": sorted(name for name, case in cases.items() if case.is_open),
             "waiting": sorted({line.node for line in lines if line.result in IDLE}),
@@ -123,11 +123,11 @@ class ActionModule(ControllerAction):
         }
         settings = _settings(arguments["settings"], arguments["scheduler"] != NONE, scheduler.evict is not None)
         since_s = now_s - settings.window_s
-        words = repaired(cases_of(log.lines, since_s), arguments["repaired"], now_s)
+        person_lines = repaired(cases_of(log.lines, since_s), arguments["repaired"], now_s)
         watched = next((line.nodes for line in reversed(log.lines) if line.step == WATCH), 0)
         world = RepairWorld(
             nodes,
-            cases_of([*log.lines, *words], since_s),
+            cases_of([*log.lines, *person_lines], since_s),
             settings,
             now_s,
             None if arguments["only"] is None else frozenset(arguments["only"]),
@@ -143,22 +143,22 @@ class ActionModule(ControllerAction):
         if unknown:
             cause = f"no node has a {unknown[0]!r:.60}; nodes have: {', '.join(kinds) or 'none'}"
             raise RepairError(cause, "correct the name, or set site_domains", subject="node_repair_domain_most_out")
-        return [*words, *decide(world)]
+        return [*person_lines, *decide(world)]
 
 
-def _check_known(nodes: list[str], named: list[str]) -> None:
-    unknown = sorted(set(named) - set(nodes))
+def _check_known(nodes: list[str], chosen: list[str]) -> None:
+    unknown = sorted(set(chosen) - set(nodes))
     if unknown:
         raise RepairError(f"{unknown[0]!r:.80} is no node of gpu_nodes or gpu_guests", "correct the name")
 
 
 def _settings(data: Any, has_scheduler: bool, evicts: bool) -> RepairSettings:
-    given = Settings(RepairError, "node_repair", data)
-    given.only(*NUMBERS, "kill_jobs", "domain_most_out")
-    numbers = {name: given.value(name, check) for name, check in NUMBERS.items() if name in given.data}
-    domains = Settings(RepairError, "node_repair_domain_most_out", given.data.get("domain_most_out", {}))
+    settings = Settings(RepairError, "node_repair", data)
+    settings.only(*NUMBERS, "kill_jobs", "domain_most_out")
+    numbers = {name: settings.value(name, check) for name, check in NUMBERS.items() if name in settings.data}
+    domains = Settings(RepairError, "node_repair_domain_most_out", settings.data.get("domain_most_out", {}))
     shares = {name: domains.value(name, PERCENT) for name in domains.data}
-    kill = given.value("kill_jobs", values.flag, False)
+    kill = settings.value("kill_jobs", values.flag, False)
     return RepairSettings(**numbers, kill_jobs=kill, domain_most_out=shares, has_scheduler=has_scheduler, evicts=evicts)
 
 
@@ -199,9 +199,9 @@ def _proofs(folder: str, needed: Iterable[Iterable[str]]) -> Iterator[NodeProof]
                 yield proof_of(os.path.basename(path), text, at_s)
 
 
-def _command(scheduler: Scheduler, line: RepairLine, before: str) -> list[str]:
+def _command(scheduler: Scheduler, line: RepairLine, old_reason: str) -> list[str]:
     if line.step == DRAIN:
         return scheduler.drain(line.node, f"{OURS}{line.reading or line.reason}"[:REASON_CHARACTERS])
     if line.step == EVICT and scheduler.evict:
         return scheduler.evict(line.node)
-    return scheduler.restore(line.node, before) if line.step == RETURN else []
+    return scheduler.restore(line.node, old_reason) if line.step == RETURN else []

@@ -138,9 +138,9 @@ class ActionModule(ControllerAction):
         templar = Templar(loader=self._loader, variables=self._manager.get_vars(play=self._task.get_play()))
         patterns = [templar.template(trust_as_template(text)) for text in playbook.hosts]
         # ":!GROUP" and ranges are no names of groups.
-        words = (word for pattern in patterns for word in pattern.split(":") if word.isidentifier())
+        groups = (word for pattern in patterns for word in pattern.split(":") if word.isidentifier())
         hosts_by_group = self._inventory.get_groups_dict()
-        empty_groups = [group for group in dict.fromkeys([*words, *playbook.groups]) if not hosts_by_group.get(group)]
+        empty_groups = [group for group in dict.fromkeys([*groups, *playbook.groups]) if not hosts_by_group.get(group)]
         for group, similar in _near(empty_groups, {name for name, hosts in hosts_by_group.items() if hosts}):
             raise AnsibleActionFail(
                 f"the inventory has no host in the group {group} of {name}.yml, but a group {similar}; "

@@ -58,8 +58,8 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "sailloft.fleet.failures"
     CALLBACK_NEEDS_ENABLED = True
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         # The hosts of each failure, by task and message.
         self.failures: dict[tuple[str, str], list[str]] = {}
         # The hosts of each failure that counts for the breaker, by task and message.

@@ -61,8 +61,10 @@ def gpu_vm_server(names: list[str], hostvars: Mapping[str, Any], vm: str, to: st
         for domain in hostvars[name].get("gpu_vm_domains") or []:
             servers.setdefault(domain.get("name", ""), []).append(name)
     if vm not in servers:
-        near = nearest(vm, servers)
-        remedy = f"did you mean {near}?" if near else "a virtual machine with a whole server (gpu_vm_whole_host) stays"
+        match = nearest(vm, servers)
+        remedy = (
+            f"did you mean {match}?" if match else "a virtual machine with a whole server (gpu_vm_whole_host) stays"
+        )
         raise AnsibleFilterError(f"{vm}: no server has it in gpu_vm_domains; {remedy}")
     if len(servers[vm]) > 1:
         raise AnsibleFilterError(f"{vm}: {' and '.join(servers[vm])} have it in gpu_vm_domains; leave it at one")

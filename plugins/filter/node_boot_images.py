@@ -47,16 +47,16 @@ def node_boot_images(
     names: Iterable[str], hostvars: Mapping[str, Any], stores: Iterable[Mapping[str, Any]], digest: str = ""
 ) -> dict[str, dict[str, Any]]:
     """Return the image of each node. Raises AnsibleFilterError if the stores do not name one for a channel."""
-    named: dict[str, list[str]] = {}
+    digests_by_channel: dict[str, list[str]] = {}
     for store in stores:
         for row in store["channels"]:
-            named.setdefault(row["name"], []).append(row["digest"])
+            digests_by_channel.setdefault(row["name"], []).append(row["digest"])
     rows = {}
     for name in names:
         variables = hostvars[name]
         image = {"digest": digest} if digest else image_of(variables)
         channel = str(image.get("channel") or "")
-        digests = sorted(set(named.get(channel, []))) if channel else [str(image["digest"])]
+        digests = sorted(set(digests_by_channel.get(channel, []))) if channel else [str(image["digest"])]
         if len(digests) != 1:
             raise AnsibleFilterError(
                 f"{name}: the channel {channel} names {' and '.join(digests) or 'nothing'} on the boot servers; "

@@ -62,8 +62,8 @@ def node_console_list(names: list[str], hostvars: Mapping[str, Any], server: str
         if device == "ipmi":
             # The port of node_boot_bmc.address is that of Redfish.
             device = f"ipmi:{re.sub(r':[0-9]+$', '', bmc.get('address', ''))}"
-        given = {key: (console.get(key) or bmc.get(key) or "") for key in ACCOUNT if device.startswith("ipmi:")}
-        consoles.append({"name": name, "device": device, **given})
+        account = {key: (console.get(key) or bmc.get(key) or "") for key in ACCOUNT if device.startswith("ipmi:")}
+        consoles.append({"name": name, "device": device, **account})
     return consoles
 
 

@@ -49,10 +49,10 @@ def node_health_bmcs(names: list[str], hostvars: Mapping[str, Any]) -> list[dict
             bmcs.append({"host": name, "unread": str(error), **dict.fromkeys(("address", "username", "password"), "")})
             continue
         if bmc.get("address"):
-            given = {key: bmc[key] for key in GIVEN if key in bmc}
+            settings = {key: bmc[key] for key in GIVEN if key in bmc}
             if bmc.get("type") == "ipmi" and "port" in bmc:
-                given["address"] = f"{bmc['address']}:{bmc['port']}"
-            bmcs.append({"host": name, **given, "checks": checks})
+                settings["address"] = f"{bmc['address']}:{bmc['port']}"
+            bmcs.append({"host": name, **settings, "checks": checks})
     return bmcs
 
 

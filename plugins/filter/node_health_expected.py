@@ -121,22 +121,22 @@ def node_health_expected(
         raise AnsibleFilterError(f"{name}: node_health_expected: unknown {wrong}; see its documentation")
     try:
         for key, names in zip(("mounts", "units"), health(read_request(storage or {}))):
-            given = inventory.get(key) or []
-            if isinstance(given, list):  # another type is refused below
-                inventory[key] = [*given, *names]
+            devices_in_inventory = inventory.get(key) or []
+            if isinstance(devices_in_inventory, list):  # another type is refused below
+                inventory[key] = [*devices_in_inventory, *names]
         host = read_recording(recording) if recording and os.path.exists(recording) else None
-        made = expected.make(
+        result = expected.make(
             name, machine, host, inventory, RULES, plan or None, hypervisor, _accepted(name, acceptance), guest_plans
         )
     except SailloftError as error:
         raise AnsibleFilterError(str(error)) from error
-    unknown_links = devices.without_link(made.devices)
+    unknown_links = devices.without_link(result.devices)
     if unknown_links:
         display.warning(
             f"{name}: width and speed of the links of {', '.join(unknown_links)} are not judged, because the recording "
             "does not say what they can do; give link_width and link_speed_gt_s in node_health_devices"
         )
-    return stored.text(made)
+    return stored.text(result)
 
 
 def _accepted(name: str, path: str) -> dict[str, float]:

@@ -37,7 +37,7 @@ def roce_failure(result: Mapping[str, Any]) -> str:
     """Return the cause in one line."""
     answers = [answer for answer in result.get("results") or [result] if answer.get("failed")]
     causes = [f"{answer.get('msg') or ''} {answer.get('stderr') or ''}".split() for answer in answers]
-    return "; ".join(" ".join(words) for words in causes if words) or "see its output"
+    return "; ".join(" ".join(parts) for parts in causes if parts) or "see its output"
 
 
 class FilterModule:

@@ -82,8 +82,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec={"path": {"type": "path", "default": dumps.FOLDER}}, supports_check_mode=True)
 
     def work() -> dict[str, Any]:
-        found = dumps.read(module.params["path"])
-        return {"dumps": found, "report": dumps.report(found)}
+        present = dumps.read(module.params["path"])
+        return {"dumps": present, "report": dumps.report(present)}
 
     finish(module, work)
 

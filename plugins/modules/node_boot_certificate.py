@@ -90,19 +90,19 @@ def main() -> None:
     )
     params, bmc = module.params, BootBmc.of(module.params["bmc"])
     try:
-        made = bmc_certificates.enrol(
+        enrolment = bmc_certificates.enrol(
             bmc, params["certificate"], params["databases"], params["enable"], module.check_mode
         )
     except BmcError as error:
         refused = "did not take the certificate"
         module.fail_json(msg=str(bmc.failure(params["node"], params["host"], str(error), refused)))
-    if made.pending:
-        module.warn(f"{params['node']}: its BMC does not show the certificate in {', '.join(made.pending)} yet")
+    if enrolment.pending:
+        module.warn(f"{params['node']}: its BMC does not show the certificate in {', '.join(enrolment.pending)} yet")
     module.exit_json(
-        changed=made.before != made.after or bool(made.pending),
-        **asdict(made.after),
-        pending=list(made.pending),
-        diff={"before": asdict(made.before), "after": asdict(made.after)},
+        changed=enrolment.before != enrolment.after or bool(enrolment.pending),
+        **asdict(enrolment.after),
+        pending=list(enrolment.pending),
+        diff={"before": asdict(enrolment.before), "after": asdict(enrolment.after)},
     )
 
 

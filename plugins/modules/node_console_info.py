@@ -73,12 +73,12 @@ def main() -> None:
     finish(module, lambda: run(module.params))
 
 
-def run(given: dict[str, Any]) -> dict[str, Any]:
+def run(params: dict[str, Any]) -> dict[str, Any]:
     """Return the module's result."""
     nodes = {}
-    for node in given["nodes"]:
+    for node in params["nodes"]:
         try:
-            lines = tail(f"{given['log_dir']}/{node['name']}.log", given["lines"], node["since_s"])
+            lines = tail(f"{params['log_dir']}/{node['name']}.log", params["lines"], node["since_s"])
             nodes[node["name"]] = {"lines": lines, "msg": ""}
         except ConsoleError as error:
             nodes[node["name"]] = {"lines": [], "msg": str(error)}

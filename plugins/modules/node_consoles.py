@@ -97,14 +97,14 @@ def main() -> None:
     finish(module, lambda: run(module.params, module.check_mode))
 
 
-def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
+def run(params: dict[str, Any], is_check: bool) -> dict[str, Any]:
     """Return the module's result. Raises ConsoleError and HostError."""
-    consoles = [Console(**console) for console in given["consoles"]]
-    text = config(consoles, given["log_dir"], given["port"])
+    consoles = [Console(**console) for console in params["consoles"]]
+    text = config(consoles, params["log_dir"], params["port"])
     system = System()
     before = (system.read_bytes(CONFIG) or b"").decode(errors="replace")
     names = {console.name for console in consoles}
-    changes = converge(system, text, given["log_dir"], names, given["port"], is_check)
+    changes = converge(system, text, params["log_dir"], names, params["port"], is_check)
     diff = {"before": without_secrets(before), "after": without_secrets(text), "before_header": CONFIG}
     return {"changed": bool(changes), "changes": changes, "diff": diff if changes else {}}
 

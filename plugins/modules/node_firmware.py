@@ -146,17 +146,17 @@ def main() -> None:
     finish(module, lambda: run(module.params, module.check_mode))
 
 
-def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
+def run(params: dict[str, Any], is_check: bool) -> dict[str, Any]:
     """Return the module's result. Raises BaselineError."""
-    kinds = given["set"]
+    kinds = params["set"]
     nodes = [
         BaselineNode(
             node["name"], BootBmc.of(node["bmc"]) if node["bmc"] else None, read(node["baselines"], node["name"])
         )
-        for node in given["nodes"]
+        for node in params["nodes"]
     ]
-    fleet = FirmwareOfNodes(nodes, given["host"], BaselineLimits())
-    if given["restarted"]:
+    fleet = FirmwareOfNodes(nodes, params["host"], BaselineLimits())
+    if params["restarted"]:
         return {"nodes": {name: node.to_dict() for name, node in fleet.read_back(kinds).items()}}
     before = fleet.read()
     after = fleet.set(before, kinds) if kinds and not is_check else before
@@ -167,8 +167,8 @@ def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
         "nodes": {name: node.to_dict() for name, node in after.items()},
         "changed": bool(changes),
         "diff": {
-            "before": "".join(f"{name} {one.kind} {one.name}: {one.seen}\n" for name, one in changes),
-            "after": "".join(f"{name} {one.kind} {one.name}: {one.wanted}\n" for name, one in changes),
+            "before": "".join(f"{name} {sent.kind} {sent.name}: {sent.seen}\n" for name, sent in changes),
+            "after": "".join(f"{name} {sent.kind} {sent.name}: {sent.wanted}\n" for name, sent in changes),
         },
     }
 

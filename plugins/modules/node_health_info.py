@@ -165,22 +165,22 @@ def main() -> None:
     finish(module, lambda: of_bmcs(module.params) if module.params["bmcs"] is not None else of_node(module.params))
 
 
-def of_node(given: dict[str, Any]) -> dict[str, Any]:
+def of_node(args: dict[str, Any]) -> dict[str, Any]:
     """Return what the state of this node says."""
-    return {"health": answers.to_dict(answer(given["state_dir"], given["step_time_file"] or ""))}
+    return {"health": answers.to_dict(answer(args["state_dir"], args["step_time_file"] or ""))}
 
 
-def of_bmcs(given: dict[str, Any]) -> dict[str, Any]:
+def of_bmcs(args: dict[str, Any]) -> dict[str, Any]:
     """Return what the BMCs say, by node. Raises ExpectError."""
     # Only the controller needs the clients of BMCs.
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.fleet import bmc_answers
     from ansible_collections.sailloft.fleet.plugins.module_utils.health.readers.bmc.target import Bmc
 
-    checks = {bmc["host"]: bmc["checks"] for bmc in given["bmcs"]}
-    unread = {bmc["host"]: bmc["unread"] for bmc in given["bmcs"] if bmc["unread"]}
-    fields = [{**bmc, "ca": bmc["ca"] or "", "timeout_s": float(bmc["timeout_s"])} for bmc in given["bmcs"]]
-    bmcs = [Bmc(**{name: value for name, value in each.items() if name not in OF_INVENTORY}) for each in fields]
-    return {"bmcs": {host: answers.to_dict(said) for host, said in bmc_answers.ask(bmcs, checks, unread).items()}}
+    checks = {bmc["host"]: bmc["checks"] for bmc in args["bmcs"]}
+    unread = {bmc["host"]: bmc["unread"] for bmc in args["bmcs"] if bmc["unread"]}
+    fields = [{**bmc, "ca": bmc["ca"] or "", "timeout_s": float(bmc["timeout_s"])} for bmc in args["bmcs"]]
+    bmcs = [Bmc(**{name: value for name, value in row.items() if name not in OF_INVENTORY}) for row in fields]
+    return {"bmcs": {host: answers.to_dict(reply) for host, reply in bmc_answers.ask(bmcs, checks, unread).items()}}
 
 
 if __name__ == "__main__":

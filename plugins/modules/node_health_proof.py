@@ -72,9 +72,9 @@ def main() -> None:
 
     def work() -> dict[str, Any]:
         proof = bmc_proof(module.params["bmcs"])
-        made = written(proof, page(proof), module.params["path"], module.check_mode)
+        result = written(proof, page(proof), module.params["path"], module.check_mode)
         # The playbook fails by its table, which has the nodes' own faults, too.
-        return {name: value for name, value in made.items() if name not in ("failed", "msg")}
+        return {name: value for name, value in result.items() if name not in ("failed", "msg")}
 
     finish(module, work)
 

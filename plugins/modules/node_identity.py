@@ -201,8 +201,8 @@ def main() -> None:
         # A bundle with the right digest and a wrong signature, or without its public host key, shows no difference.
         forged = [name for name in change.written if change.before.get(name) == change.after[name]]
         before = {**change.before, **dict.fromkeys(forged, "not signed by this key, or without the public host key")}
-        kept = [name for name in (*change.others, *change.withheld) if name in before]
-        after = {**{name: before[name] for name in kept}, **change.after}
+        untouched = [name for name in (*change.others, *change.withheld) if name in before]
+        after = {**{name: before[name] for name in untouched}, **change.after}
         return {
             "changed": bool(change.written or change.removed),
             "written": list(change.written),

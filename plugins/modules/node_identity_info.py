@@ -163,12 +163,12 @@ def read_quote(tpm: TpmTools, challenge: str) -> dict[str, Any]:
     tpm.run(remedy, "tpm2_startauthsession", "--policy-session", "-S", "session")
     tpm.run(remedy, "tpm2_policysecret", "-Q", "-S", "session", "-c", "e")
     opened = ("-i", "challenge", "-o", "nonce", "-P", "session:session")
-    other = "the challenge is for another TPM than this node's: if its board was replaced, approve its TPM"
-    tpm.run(other, "tpm2_activatecredential", "-Q", "-c", "ak.ctx", "-C", "ek.ctx", *opened)
+    hint = "the challenge is for another TPM than this node's: if its board was replaced, approve its TPM"
+    tpm.run(hint, "tpm2_activatecredential", "-Q", "-c", "ak.ctx", "-C", "ek.ctx", *opened)
     tpm.status("tpm2_flushcontext", "session")
     selection = f"sha256:{','.join(PCRS)}"
-    made = ("-q", tpm.content("nonce").hex(), "-m", "message", "-s", "signature", "-f", "plain", "-g", "sha256")
-    tpm.run(remedy, "tpm2_quote", "-Q", "-c", "ak.ctx", "-l", selection, *made)
+    options = ("-q", tpm.content("nonce").hex(), "-m", "message", "-s", "signature", "-f", "plain", "-g", "sha256")
+    tpm.run(remedy, "tpm2_quote", "-Q", "-c", "ak.ctx", "-l", selection, *options)
     tpm.run(remedy, "tpm2_pcrread", "-Q", selection, "-o", "pcrs")
     parts = {name: text_of(tpm.content(name)) for name in ("message", "signature", "pcrs")}
     return {**parts, "log": read_log(tpm.module.params["firmware_log"])}

@@ -229,8 +229,8 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
     target = params["target"]
     macs = [node["mac"] for node in params["nodes"] if node["mac"]]
     channel = rollout.read_channel(params["stores"], params["channel"], target, macs)
-    named = ("mac", "domains", "power_kw")
-    fields = [{key: value for key, value in node.items() if key not in named} for node in params["nodes"]]
+    omitted = ("mac", "domains", "power_kw")
+    fields = [{key: value for key, value in node.items() if key not in omitted} for node in params["nodes"]]
     places = [wave_limits.placed(node["name"], node["domains"], node["power_kw"]) for node in params["nodes"]]
     limits = wave_limits.read(params["limits"], places)
     every = [

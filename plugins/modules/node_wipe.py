@@ -117,19 +117,19 @@ def main() -> None:
     finish(module, lambda: run(module.params, module.check_mode))
 
 
-def run(given: dict[str, Any], is_check: bool) -> dict[str, Any]:
+def run(params: dict[str, Any], is_check: bool) -> dict[str, Any]:
     """Return the module's result. Raises DiskError and HostError."""
-    if given["policy"] == "never":
+    if params["policy"] == "never":
         raise DiskError("the policy is never: nothing was erased", "set node_boot_wipe.policy to on_release")
     if in_chroot():
         raise DiskError("this is an image, whose disks are those of the build host", "run it on the node")
     system = System()
-    eraser = Eraser(system, given["timeout_s"])
-    chosen = choose(find(system, given["keep_labels"]), given["disks"])
-    methods = {disk.path: eraser.method(disk, given["method"]) for disk in chosen}
+    eraser = Eraser(system, params["timeout_s"])
+    chosen = choose(find(system, params["keep_labels"]), params["disks"])
+    methods = {disk.path: eraser.method(disk, params["method"]) for disk in chosen}
     if not is_check:
         for disks in of_controllers(chosen):
-            eraser.erase(still_unused(system, given["keep_labels"], disks), methods[disks[0].path])
+            eraser.erase(still_unused(system, params["keep_labels"], disks), methods[disks[0].path])
     rows = [
         {"path": disk.path, "serial": disk.serial, "size_bytes": disk.size_bytes, "method": methods[disk.path]}
         for disk in chosen
@@ -157,10 +157,10 @@ def still_unused(system: System, keep_labels: list[str], disks: list[NodeDisk]) 
 
 def of_controllers(disks: list[NodeDisk]) -> list[list[NodeDisk]]:
     """Return the disks that one sanitize erases together, each in its list."""
-    together: dict[Any, list[NodeDisk]] = {}
+    groups: dict[Any, list[NodeDisk]] = {}
     for disk in disks:
-        together.setdefault((disk.addresses, disk.serial) if disk.is_nvme else disk.path, []).append(disk)
-    return list(together.values())
+        groups.setdefault((disk.addresses, disk.serial) if disk.is_nvme else disk.path, []).append(disk)
+    return list(groups.values())
 
 
 if __name__ == "__main__":

@@ -168,8 +168,8 @@ def main() -> None:
         return {**read_now, "differences": differences(before, values)} if before else read_now
 
     def of_host() -> Outcome:
-        system, named = System(), module.params["nics"]
-        return Outcome(facts=facts(*counters.counters(system, read.names(system)[0] if named is None else named)))
+        system, nics = System(), module.params["nics"]
+        return Outcome(facts=facts(*counters.counters(system, read.names(system)[0] if nics is None else nics)))
 
     def of_switch() -> dict[str, Any]:
         table = SYSTEMS[module.params["system"]].counters

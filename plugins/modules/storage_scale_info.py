@@ -83,11 +83,11 @@ def ports(root: str = RDMA) -> list[dict[str, Any]]:
     """Return the ports of RDMA devices, in the order of their PCI addresses."""
     names = sorted(os.listdir(root)) if os.path.isdir(root) else []
     places = {name: os.path.basename(os.path.realpath(f"{root}/{name}/device")) for name in names}
-    found = []
+    rows = []
     for name in sorted(names, key=lambda name: (places[name], name)):
         node = _text(f"{root}/{name}/device/numa_node")
         for port in sorted(map(int, filter(str.isdigit, os.listdir(f"{root}/{name}/ports")))):
-            found.append(
+            rows.append(
                 {
                     "device": name,
                     "port": port,
@@ -95,7 +95,7 @@ def ports(root: str = RDMA) -> list[dict[str, Any]]:
                     "numa_node": int(node) if node.isdigit() else None,
                 }
             )
-    return found
+    return rows
 
 
 def mounts(text: str) -> dict[str, str]:

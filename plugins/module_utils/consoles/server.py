@@ -63,10 +63,10 @@ def check(system: System, names: set[str], port: int) -> None:
     """Check that ConMan has these consoles. Raises ConsoleError."""
     end = time.monotonic() + START_S
     while True:
-        known = set(system.run(["sh", "-c", f"conman -d 127.0.0.1:{port} -q 2>&1 || true"]).split())
-        if names <= known:
+        served = set(system.run(["sh", "-c", f"conman -d 127.0.0.1:{port} -q 2>&1 || true"]).split())
+        if names <= served:
             return
         if time.monotonic() > end:
-            missing = ", ".join(sorted(names - known))
+            missing = ", ".join(sorted(names - served))
             raise ConsoleError(f"conmand does not have the consoles {missing}", f"read journalctl -u {SERVICE}")
         time.sleep(0.2)

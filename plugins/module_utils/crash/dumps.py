@@ -45,8 +45,8 @@ def report(dumps: Sequence[dict[str, Any]]) -> list[str]:
         last = dump["lines"][-1] if dump["lines"] else "it sent no line of its kernel"
         size = f"{dump['size_bytes'] >> 10} KiB{lacks}"
         lines.append(f"{dump['node']} crashed {crashed} UTC: {last}; {dump['path']}: {size}")
-    more = len(dumps) - len(lines)
-    return [*lines, f"and {more} older crash dumps"] if more else lines
+    older = len(dumps) - len(lines)
+    return [*lines, f"and {older} older crash dumps"] if older else lines
 
 
 def _dump(folder: str, node: str, name: str) -> dict[str, Any] | None:

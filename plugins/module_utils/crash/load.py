@@ -85,7 +85,7 @@ def load(key: str, root: str = "/") -> None:
 
 def command_line(report: BootReport, device_path: str, watchdog_modules: list[str], key: str, machine: str) -> str:
     """Return the crash kernel's command line: that of the node, but for what would harm it. Raises CrashError."""
-    kept = [word for word in report.arguments.split() if not word.startswith(REMOVED)]
+    node_arguments = [word for word in report.arguments.split() if not word.startswith(REMOVED)]
     settings = {
         "sailloft.crash": key,
         "sailloft.device": device_path,
@@ -96,8 +96,8 @@ def command_line(report: BootReport, device_path: str, watchdog_modules: list[st
         "sailloft.report": report.report_url,
         "BOOTIF": f"01-{report.mac.replace(':', '-')}",
     }
-    given = [f"{name}={value}" for name, value in settings.items() if value]
-    line = " ".join([*kept, *ADDED[machine].split(), *given])
+    crash_arguments = [f"{name}={value}" for name, value in settings.items() if value]
+    line = " ".join([*node_arguments, *ADDED[machine].split(), *crash_arguments])
     if len(line) > MOST_ARGUMENT_BYTES:
         raise CrashError(
             f"the crash kernel's command line would have {len(line)} bytes, more than {MOST_ARGUMENT_BYTES}",
@@ -115,9 +115,9 @@ def device(mac: str, root: str = "/") -> str:
             address = _text(root, f"/sys/class/net/{name}/address").strip()
         except OSError:
             continue
-        found = PCI.fullmatch(place[len(os.path.realpath(os.path.join(root, "sys"))) :])
-        if address == mac and found:
-            return found[1]
+        address_match = PCI.fullmatch(place[len(os.path.realpath(os.path.join(root, "sys"))) :])
+        if address == mac and address_match:
+            return address_match[1]
     return ""
 
 

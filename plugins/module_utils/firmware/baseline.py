@@ -54,9 +54,9 @@ def read(data: Any, node: str) -> dict[str, Baseline]:
     return {str(model): _baseline(models.part(model)) for model in models.data}
 
 
-def _baseline(given: Settings) -> Baseline:
-    given.only("bios", "firmware")
-    bios, firmware = given.part("bios"), given.part("firmware")
+def _baseline(settings: Settings) -> Baseline:
+    settings.only("bios", "firmware")
+    bios, firmware = settings.part("bios"), settings.part("firmware")
     return Baseline(
         {name: bios.value(name, _attribute) for name in bios.data},
         tuple(_version(name, firmware.part(name)) for name in firmware.data),
@@ -70,11 +70,11 @@ def _attribute(value: Any) -> AttributeValue:
     return value if value == "" else values.text(value)
 
 
-def _version(name: str, given: Settings) -> WantedVersion:
+def _version(name: str, settings: Settings) -> WantedVersion:
     checks = {"version": values.text, "url": _url, "sha256": _sha256, "targets": _targets}
-    wanted: WantedVersion = given.load(WantedVersion, checks, name=name)
+    wanted: WantedVersion = settings.load(WantedVersion, checks, name=name)
     if bool(wanted.url) != bool(wanted.sha256):
-        raise given.refuse("it has only one of url and sha256", "give both, or neither to compare the version only")
+        raise settings.refuse("it has only one of url and sha256", "give both, or neither to compare the version only")
     return wanted
 
 

@@ -69,7 +69,7 @@ class FirmwareOfNodes:
         Nothing is sent to a node whose firmware cannot have a value, or for which an image is not the one of its
         baseline: these have the reasons as ``refused``.
         """
-        after = dict(before)
+        result = dict(before)
         updates_s: dict[str, float] = {}
         with tempfile.TemporaryDirectory() as folder:
             images = Images(folder)
@@ -79,11 +79,11 @@ class FirmwareOfNodes:
                 refused = list(node.refused) or self._image_faults(name, node.model, names, images)
                 if refused:
                     error = f"nothing was sent: {'; '.join(refused)}; correct node_bmc_baselines"
-                    after[name] = replace(node, error=error, refused=tuple(refused))
+                    result[name] = replace(node, error=error, refused=tuple(refused))
                 elif settings:
                     updates_s[name] = len(names) * self.limits.update_s
             most_s = max(updates_s.values(), default=0.0)
-            return {**after, **self._ask(lambda bmc: bmc.set(kinds, images, self.limits.update_s), most_s, updates_s)}
+            return {**result, **self._ask(lambda bmc: bmc.set(kinds, images, self.limits.update_s), most_s, updates_s)}
 
     def _image_faults(self, name: str, model: str, names: Collection[str], images: Images) -> list[str]:
         """Fetch the images of the firmware of these names of a node's baseline, and return why some cannot be used."""

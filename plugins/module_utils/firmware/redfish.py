@@ -84,9 +84,9 @@ class BaselineBmc:
                     break
             time.sleep(min(POLL_S, max(0.0, end - time.monotonic())))
         with bmc_redfish.errors_of_bmc():
-            said = self._messages() if self.baseline.bios else ""
+            messages = self._messages() if self.baseline.bios else ""
         settings = [
-            replace(setting, reason=f"{NOT_APPLIED}{said if setting.kind == 'bios' else ''}")
+            replace(setting, reason=f"{NOT_APPLIED}{messages if setting.kind == 'bios' else ''}")
             if setting in node.to_set(kinds)
             else setting
             for setting in node.settings
@@ -181,11 +181,11 @@ class BaselineBmc:
     def _messages(self) -> str:
         """Return what the BMC says of the settings that it applied last: ": Base.1.0.SettingsFailed (PROPERTY)"."""
         bios = self._get(self._link(self.system, "Bios"))
-        said = [
+        texts = [
             f"{message.get('MessageId')} ({', '.join(map(str, message.get('RelatedProperties') or []))})"
             for message in (bios.get("@Redfish.Settings") or {}).get("Messages") or []
         ]
-        return f": {'; '.join(said)}" if said else ""
+        return f": {'; '.join(texts)}" if texts else ""
 
     def _firmware(self) -> list[ShownSetting]:
         settings = []
@@ -213,11 +213,11 @@ class BaselineBmc:
             if path.rstrip("/").rsplit("/", 1)[-1] == wanted.name:
                 return self._get(path)
         entries = [self._get(path) for path in paths]
-        named = [entry for entry in entries if wanted.name in (entry.get("SoftwareId"), entry.get("Name"))]
-        if len(named) == 1:
-            return named[0]
-        if named:
-            ids = ", ".join(str(entry.get("Id")) for entry in named)
+        same_name = [entry for entry in entries if wanted.name in (entry.get("SoftwareId"), entry.get("Name"))]
+        if len(same_name) == 1:
+            return same_name[0]
+        if same_name:
+            ids = ", ".join(str(entry.get("Id")) for entry in same_name)
             raise BmcError(f"the BMC has it more than once: name one of {ids}")
         raise BmcError(f"the BMC has no firmware of this name, but {', '.join(str(e.get('Id')) for e in entries)}")
 

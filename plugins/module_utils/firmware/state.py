@@ -98,10 +98,10 @@ def lines(nodes: Mapping[str, NodeFirmware]) -> list[str]:
         texts = [node.error] if node.error else []
         for text in (*texts, *map(_text, node.differing), *(f"note: {note}" for note in node.notes)):
             by_text.setdefault(text, []).append(name)
-    held = sum(node.holds for node in nodes.values())
+    count = sum(node.holds for node in nodes.values())
     return [
         *(f"{fold(names)}: {text}" for text, names in sorted(by_text.items(), key=lambda item: (-len(item[1]), item))),
-        f"{held} of {len(nodes)} hosts have the firmware and BIOS settings of their baselines",
+        f"{count} of {len(nodes)} hosts have the firmware and BIOS settings of their baselines",
     ]
 
 

@@ -84,8 +84,10 @@ class Asked:
     def remarks(self) -> tuple[str, ...]:
         """Sentences on servers that fail while another one has a copy."""
         notes = self.notes
-        silent = [f"{server} may have a newer copy: {why}" for server, why in notes.silent.items() if notes.is_known]
-        refused = [f"{server} does not keep the last copy: {why}" for server, why in notes.refused.items()]
+        silent = [
+            f"{server} may have a newer copy: {cause}" for server, cause in notes.silent.items() if notes.is_known
+        ]
+        refused = [f"{server} does not keep the last copy: {cause}" for server, cause in notes.refused.items()]
         return tuple(clean(text) for text in (*silent, *refused))
 
 
@@ -152,15 +154,15 @@ def _answers(
 
 
 def _unreadable(damaged: Mapping[str, str]) -> Event:
-    words = clean(f"{_sentence(damaged)}: faults and drains of before are unknown")
-    return Event(STATE_UNREADABLE, Place("node"), words, "boot servers", words)
+    reason = clean(f"{_sentence(damaged)}: faults and drains of before are unknown")
+    return Event(STATE_UNREADABLE, Place("node"), reason, "boot servers", reason)
 
 
-def remember(asked: Asked, run: str) -> None:
+def remember(answers: Asked, run: str) -> None:
     """Note what was asked, after a state with the copies in it was saved. Raises OSError."""
     with locked("copies", run):
         # A person's word may have been sent in the meantime.
-        old, new = _notes(run), asked.notes
+        old, new = _notes(run), answers.notes
         _write(replace(new, number=max(old.number, new.number), sent=old.sent, refused=old.refused), run)
 
 
@@ -182,13 +184,13 @@ def send(directory: str, root: str, run: str) -> dict[str, str]:
         notes = replace(notes, number=notes.number + 1)
         _write(notes, run)
         reasons = _put(boot, needing, notes.number, state, root)
-        taken = [server for server in needing if not reasons[server]]
+        receivers = [server for server in needing if not reasons[server]]
         refused = {**notes.refused, **reasons}
         notes = replace(
             notes,
             # One that has a newer copy is asked for it.
             asked=tuple(server for server in notes.asked if reasons.get(server) != _reason(NEWER)),
-            sent={**notes.sent, **dict.fromkeys(taken, essence)},
+            sent={**notes.sent, **dict.fromkeys(receivers, essence)},
             refused={server: reason for server, reason in refused.items() if reason},
         )
         _write(notes, run)
@@ -281,16 +283,16 @@ def _signed(content: bytes, root: str) -> bytes:
 def _ssh_keygen(arguments: Sequence[str], content: bytes = b"") -> bytes:
     """Return what ssh-keygen prints. Raises CopyError."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["ssh-keygen", *arguments], input=content, capture_output=True, timeout=SIGN_S, check=False
         )
     except FileNotFoundError as error:
         raise CopyError("ssh-keygen: no such program") from error
     except subprocess.TimeoutExpired as error:
         raise CopyError(f"ssh-keygen gave no answer in {SIGN_S:g} s") from error
-    if done.returncode:
-        raise CopyError(f"ssh-keygen: {clean(done.stderr.decode(errors='replace')):.200}")
-    return done.stdout
+    if process.returncode:
+        raise CopyError(f"ssh-keygen: {clean(process.stderr.decode(errors='replace')):.200}")
+    return process.stdout
 
 
 def exchange(url: str, content: bytes | None = None) -> tuple[int, bytes]:

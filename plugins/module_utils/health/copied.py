@@ -71,7 +71,7 @@ def merged(state: State, copy: State) -> State:
     faults = {(fault.check, fault.place): fault for fault in old.faults}
     for fault in new.faults:
         faults[fault.check, fault.place] = _joined(fault, faults.get((fault.check, fault.place)))
-    unmeasured = {(each.check, each.place): each for each in (*old.unmeasured, *new.unmeasured)}
+    unmeasured = {(item.check, item.place): item for item in (*old.unmeasured, *new.unmeasured)}
     condition = Condition(
         ranked(faults.values()),
         tuple(unmeasured.values()),

@@ -116,8 +116,8 @@ def judge(
     if DEVICE_MISSING in rules:
         results += _missing(good, expected, lists or {})
     # A device that is gone cannot be measured, and is one fault.
-    gone = {result.place for result in results if result.check == DEVICE_MISSING and result.verdict == FAIL}
-    results = [result for result in results if result.verdict != NOT_MEASURED or result.place not in gone]
+    absent = {result.place for result in results if result.check == DEVICE_MISSING and result.verdict == FAIL}
+    results = [result for result in results if result.verdict != NOT_MEASURED or result.place not in absent]
     deep = {reading.reader for reading in readings if reading.is_deep}
 
     def by(seen: Result) -> str:
@@ -126,7 +126,9 @@ def judge(
     return Judged(
         _worst(results),
         frozenset(
-            (held.check, held.place, by(held)) for held in results if held.verdict == PASS and not held.is_partial
+            (passed.check, passed.place, by(passed))
+            for passed in results
+            if passed.verdict == PASS and not passed.is_partial
         ),
         tuple(event for reading in good for event in reading.events if not _is_off(event.check, expected)),
         tuple(sorted(judgement.resets)),
@@ -217,7 +219,7 @@ def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str
     for reading in readings:
         # A reader without any measurement has nothing to do on this node.
         kinds = lists.get(reading.reader, ()) if reading.measurements else ()
-        named = {measurement.place for measurement in reading.measurements}
+        places = {measurement.place for measurement in reading.measurements}
         measured = {measurement.place for measurement in reading.measurements if measurement.value is not None}
         for device in expected.devices:
             # The drivers that list GPUs are NVIDIA's.
@@ -225,7 +227,7 @@ def _missing(readings: Sequence[Reading], expected: Expected, lists: Mapping[str
                 continue
             place = Place(device.kind, device.address)
             result = Result(DEVICE_MISSING, place, PASS, "present", device.name, reading.reader, reader=reading.reader)
-            if place not in named:
+            if place not in places:
                 result = replace(result, verdict=FAIL, seen="missing")
             elif place not in measured:
                 # Of a device that a reader names without any value it only knows that it stopped before.
@@ -331,14 +333,14 @@ class _Judgement:
 
 def _changes(samples: tuple[Sample, ...], new: Sample, window_s: float, start: float) -> tuple[Sample, ...]:
     """Add a value to a counter's changes. Only the last one before the window's start is kept of those before it."""
-    kept = list(samples)
-    if new.value != kept[-1].value:
+    window = list(samples)
+    if new.value != window[-1].value:
         # Of changes close together the later replaces the earlier: the increase stays in the window a little longer.
-        if len(kept) > 1 and new.boot_s - kept[-2].boot_s < window_s / CHANGES:
-            kept.pop()
-        kept.append(new)
-    older = sum(sample.boot_s <= start for sample in kept)
-    return tuple(kept[max(0, older - 1) :])
+        if len(window) > 1 and new.boot_s - window[-2].boot_s < window_s / CHANGES:
+            window.pop()
+        window.append(new)
+    older = sum(sample.boot_s <= start for sample in window)
+    return tuple(window[max(0, older - 1) :])
 
 
 def _not_true(measurement: Measurement) -> Result:

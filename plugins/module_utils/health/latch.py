@@ -165,9 +165,9 @@ class _Faults:
         self.expected = expected
         self.now = now
 
-    def end(self, how: End) -> None:
+    def end(self, reason_of: End) -> None:
         for key, fault in list(self.faults.items()):
-            reason = how(fault)
+            reason = reason_of(fault)
             if reason:
                 del self.faults[key]
                 self.ended.append(EndedFault(fault.name, fault.title, fault.since, self.now, reason))
@@ -346,15 +346,15 @@ def part_of(expected: Expected, place: Place) -> str:
 
 def cleared(condition: Condition, name: str, reason: str, by: str, now: Moment) -> Condition:
     """End a fault by a person's word. Raises SailloftError for an unknown name or an empty reason."""
-    fault = next((known for known in condition.faults if known.name == name), None)
+    fault = next((item for item in condition.faults if item.name == name), None)
     if fault is None:
-        names = excerpt([known.name for known in condition.faults], 5) or "none"
+        names = excerpt([item.name for item in condition.faults], 5) or "none"
         raise SailloftError(f"no fault has the name {name!r:.80}; the faults are {names}", "name one of them")
     ended = EndedFault(fault.name, fault.title, fault.since, now, _reason(reason), clean(by))
     # What was not measured is counted anew: otherwise the next round would bring the fault back at once.
     return replace(
         condition,
-        faults=tuple(known for known in condition.faults if known is not fault),
+        faults=tuple(item for item in condition.faults if item is not fault),
         unmeasured=tuple(unmeasured for unmeasured in condition.unmeasured if unmeasured.place != fault.place),
         ended=(*condition.ended, ended)[-ENDED:],
     )

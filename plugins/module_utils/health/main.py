@@ -65,11 +65,11 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(act=_clear)
     command.add_argument("fault", metavar="FAULT", help="as printed, such as xid_79@gpu:0000:4b:00.0")
     command.add_argument("--reason", required=True)
-    for command_name, by, words in (
+    for command_name, by, summary in (
         ("drain", latch.drained, "take the node out of service"),
         ("maintenance", latch.maintained, "begin a maintenance of the node"),
     ):
-        command = commands.add_parser(command_name, help=words)
+        command = commands.add_parser(command_name, help=summary)
         command.set_defaults(act=_say, by=by)
         command.add_argument("--reason", required=True)
     command = commands.add_parser("undrain", help="end a person's drain")
@@ -88,10 +88,10 @@ def _seconds(text: str) -> float:
 
 def _print(options: argparse.Namespace) -> int:
     while True:
-        made = _verdict(options.state)
-        text = verdict.FORMATS[options.format](made)
+        result = _verdict(options.state)
+        text = verdict.FORMATS[options.format](result)
         if options.checks:
-            text += verdict.checks(made)
+            text += verdict.checks(result)
         if options.output:
             from ansible_collections.sailloft.fleet.plugins.module_utils.common import disk
 
@@ -100,9 +100,9 @@ def _print(options: argparse.Namespace) -> int:
             sys.stdout.write(text)
             sys.stdout.flush()
         if options.drain:
-            _drain(options, made)
+            _drain(options, result)
         if not options.every:
-            return made.status
+            return result.status
         time.sleep(options.every)
 
 
@@ -117,13 +117,13 @@ def _verdict(directory: str) -> Verdict:
         return Verdict(host, UNKNOWN, verdict.NOT_KNOWN, f"{error.filename}: {error.strerror}", State(host), now)
 
 
-def _drain(options: argparse.Namespace, made: Verdict) -> None:
+def _drain(options: argparse.Namespace, result: Verdict) -> None:
     from ansible_collections.sailloft.fleet.plugins.module_utils.health import slurm
 
     def note(is_drained: bool) -> None:
         _change(options, lambda old, now: replace(old, slurm_drain=now if is_drained else None))
 
-    change = slurm.act(made, note)
+    change = slurm.act(result, note)
     if change:
         print(change)
 
@@ -143,12 +143,12 @@ def _round(options: argparse.Namespace) -> int:
     return FAILED
 
 
-def _change(options: argparse.Namespace, how: Callable[[Condition, Moment], Condition]) -> int:
+def _change(options: argparse.Namespace, edit: Callable[[Condition, Moment], Condition]) -> int:
     from ansible_collections.sailloft.fleet.plugins.module_utils.health import boot_servers
     from ansible_collections.sailloft.fleet.plugins.module_utils.health import round as rounds
 
     paths = rounds.CheckerPaths(options.state, options.run)
-    rounds.change(paths, how, state.moment())
+    rounds.change(paths, edit, state.moment())
     for server, reason in boot_servers.send(paths.state, paths.root, paths.run).items():
         print(f"sailloft-health: {server} does not have this yet: {reason}", file=sys.stderr)
     return 0

@@ -136,13 +136,15 @@ def _checked(reading: object, name: str) -> Reading:
     """Return a reading whose values have the types that the judge and the stored form need. Raises TypeError."""
     if not isinstance(reading, Reading):
         raise TypeError(f"the reader returned {type(reading).__name__}")
-    for each in (*reading.measurements, *reading.events):
-        if not isinstance(each, (Measurement, Event)) or not isinstance(each.place, Place):
-            raise TypeError(f"the reader returned {each!r:.100}")
-        texts = [each.check, each.place.kind, each.place.name, each.source]
-        texts += [each.reason, *each.context.values()] if isinstance(each, Measurement) else [each.text, each.identity]
+    for entry in (*reading.measurements, *reading.events):
+        if not isinstance(entry, (Measurement, Event)) or not isinstance(entry.place, Place):
+            raise TypeError(f"the reader returned {entry!r:.100}")
+        texts = [entry.check, entry.place.kind, entry.place.name, entry.source]
+        texts += (
+            [entry.reason, *entry.context.values()] if isinstance(entry, Measurement) else [entry.text, entry.identity]
+        )
         if not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"the reader returned {each!r:.100}")
+            raise TypeError(f"the reader returned {entry!r:.100}")
     if not all(isinstance(text, str) and text.isprintable() for item in reading.kept.items() for text in item):
         raise TypeError(f"the reader wants to keep {reading.kept!r:.100}")
     if sum(map(len, reading.kept.values())) > MOST_KEPT:
@@ -217,10 +219,10 @@ def _stat(pid: int) -> list[str] | None:
     """Return a living process's program and the fields after it in /proc/PID/stat (proc_pid_stat(5))."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
-            head, _, rest = stream.read().rpartition(")")
+            head, _, numbers = stream.read().rpartition(")")
     except OSError:
         return None
-    fields = [head.partition("(")[2], *rest.split()]
+    fields = [head.partition("(")[2], *numbers.split()]
     return None if len(fields) < 21 or fields[1] in ("Z", "X") else fields
 
 

@@ -81,22 +81,22 @@ def make(
     with state.locked("deep_round" if is_deep else "round", paths.run, wait=False) as is_alone:
         if not is_alone:
             raise RoundError("another round still runs", "wait for its end; systemctl status sailloft-health shows it")
-        given = _given(paths, readers, rules, period_s)
-        if is_deep and not _is_out_of_service(given.saved):
+        inputs = _given(paths, readers, rules, period_s)
+        if is_deep and not _is_out_of_service(inputs.saved):
             raise RoundError(
-                f"{given.expected.host}: deep checks run only on a node that is out of service",
+                f"{inputs.expected.host}: deep checks run only on a node that is out of service",
                 "sailloft-health drain --reason REASON",
             )
         chosen = [reader for reader in readers if reader.is_deep == is_deep]
-        readings, left = _read(chosen, given.saved.left, given, now())
+        readings, stuck = _read(chosen, inputs.saved.left, inputs, now())
         if is_deep:
-            readings, left = _twice(chosen, readings, left, given, now)
+            readings, stuck = _twice(chosen, readings, stuck, inputs, now)
         # A process that was killed now may only wait for a busy processor.
-        readings.append(_of_checker([hung for hung in left if hung in given.saved.left], given.problem))
+        readings.append(_of_checker([hung for hung in stuck if hung in inputs.saved.left], inputs.problem))
         with state.locked("state", paths.run):
-            new = _save(given, readings, left, now(), {reader.name for reader in chosen})
-            if given.asked:
-                boot_servers.remember(given.asked, paths.run)
+            new = _save(inputs, readings, stuck, now(), {reader.name for reader in chosen})
+            if inputs.asked:
+                boot_servers.remember(inputs.asked, paths.run)
         boot_servers.send(paths.state, paths.root, paths.run)
         return new
 
@@ -118,13 +118,13 @@ class _Given:
 
 def _given(paths: CheckerPaths, readers: Sequence[Reader], rules: Mapping[str, Rule], period_s: float) -> _Given:
     start_s = time.monotonic()
-    asked = boot_servers.ask(paths.root, paths.run)
+    copies = boot_servers.ask(paths.root, paths.run)
     expected, problem = _expected(paths.expected)
     return _Given(
         paths,
         period_s,
         start_s,
-        asked,
+        copies,
         expected,
         problem,
         _saved(paths, expected.host),
@@ -133,11 +133,11 @@ def _given(paths: CheckerPaths, readers: Sequence[Reader], rules: Mapping[str, R
     )
 
 
-def change(paths: CheckerPaths, how: Callable[[Condition, Moment], Condition], now: Moment) -> State:
-    """Change the condition by a person's word and save it. Raises StateError and what ``how`` raises."""
+def change(paths: CheckerPaths, edit: Callable[[Condition, Moment], Condition], now: Moment) -> State:
+    """Change the condition by a person's word and save it. Raises StateError and what ``edit`` raises."""
     with state.locked("state", paths.run):
         old = state.read(paths.state) or State(_expected(paths.expected)[0].host)
-        new = replace(old, condition=how(old.condition, now))
+        new = replace(old, condition=edit(old.condition, now))
         state.save(new, paths.state)
         return new
 
@@ -165,70 +165,70 @@ def _saved(paths: CheckerPaths, host: str) -> State:
 
 
 def _read(
-    readers: Sequence[Reader], last_left: Sequence[Left], given: _Given, now: Moment
+    readers: Sequence[Reader], last_left: Sequence[Left], inputs: _Given, now: Moment
 ) -> tuple[list[Reading], list[Left]]:
     """Run the readers, but for those of which a process still hangs. Return their readings and all that hangs."""
-    left = [
+    stuck = [
         hung
         for hung in last_left
         if hung.round.boot_id == now.boot_id and process.is_alive(Process(hung.pid, hung.program, hung.start_ticks))
     ]
-    hanging = {hung.reader: hung for hung in left}
+    hanging = {hung.reader: hung for hung in stuck}
     readings = [
         Reading(reader.name, error=_hangs(hanging[reader.name])) for reader in readers if reader.name in hanging
     ]
-    run = partial(readers_node.run, locks=given.paths.run)
+    run = partial(readers_node.run, locks=inputs.paths.run)
 
     def node(reader: Reader) -> Node:
-        return Node(given.expected, given.paths.root, given.saved.kept.get(reader.name, {}), run)
+        return Node(inputs.expected, inputs.paths.root, inputs.saved.kept.get(reader.name, {}), run)
 
     started = [reader for reader in readers if reader.name not in hanging]
     # Deep checks need the GPUs for themselves: one after the other.
     deep = [[reader] for reader in started if reader.is_deep]
     for group in (*deep, [reader for reader in started if not reader.is_deep]):
-        if group in deep and _returned(given):
+        if group in deep and _returned(inputs):
             readings.append(Reading(group[0].name, error=RETURNED))
             continue
         for reader, outcome in zip(group, process.read_all(group, node)):
             reading = replace(outcome.reading, is_deep=reader.is_deep)
             # What a job may have disturbed is no measurement.
-            is_disturbed = reader.is_deep and _returned(given)
+            is_disturbed = reader.is_deep and _returned(inputs)
             readings.append(replace(reading, measurements=(), error=RETURNED) if is_disturbed else reading)
-            left += [Left(reader.name, alive.pid, alive.program, alive.start_ticks, now) for alive in outcome.alive]
-    return readings, left
+            stuck += [Left(reader.name, alive.pid, alive.program, alive.start_ticks, now) for alive in outcome.alive]
+    return readings, stuck
 
 
 def _is_out_of_service(saved: State) -> bool:
     return bool(saved.condition.drain or saved.condition.maintenance)
 
 
-def _returned(given: _Given) -> bool:
+def _returned(inputs: _Given) -> bool:
     """Return True if nobody says any more that the node is out of service, or if that cannot be read."""
-    return not _is_out_of_service(_saved(given.paths, given.expected.host))
+    return not _is_out_of_service(_saved(inputs.paths, inputs.expected.host))
 
 
-def _hangs(left: Left) -> str:
-    date = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(left.round.unix_s))
-    return f"the process {left.pid} ({left.program}) of the round at {date} still hangs"
+def _hangs(hung: Left) -> str:
+    date = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(hung.round.unix_s))
+    return f"the process {hung.pid} ({hung.program}) of the round at {date} still hangs"
 
 
 def _twice(
-    readers: Sequence[Reader], readings: list[Reading], left: list[Left], given: _Given, now: Callable[[], Moment]
+    readers: Sequence[Reader], readings: list[Reading], stuck: list[Left], inputs: _Given, now: Callable[[], Moment]
 ) -> tuple[list[Reading], list[Left]]:
     """Run the deep readers that found a fault a second time, and return what both runs say. Raises RoundError."""
     if not any(reading.measurements or reading.error for reading in readings):
-        raise RoundError(f"{given.expected.host}: no deep check can run on this node", "install DCGM or nvbandwidth")
-    failed = {reading.reader: _with(FAIL, reading, given, now()) for reading in readings}
-    passed = {reading.reader: _with(PASS, reading, given, now()) for reading in readings}
-    second, left = _read([reader for reader in readers if failed.get(reader.name)], left, given, now())
+        raise RoundError(f"{inputs.expected.host}: no deep check can run on this node", "install DCGM or nvbandwidth")
+    failed = {reading.reader: _with(FAIL, reading, inputs, now()) for reading in readings}
+    passed = {reading.reader: _with(PASS, reading, inputs, now()) for reading in readings}
+    second, stuck = _read([reader for reader in readers if failed.get(reader.name)], stuck, inputs, now())
     once: dict[str, Results] = {
-        reading.reader: (failed[reading.reader] & _with(PASS, reading, given, now()))
-        | (passed[reading.reader] & _with(FAIL, reading, given, now()))
+        reading.reader: (failed[reading.reader] & _with(PASS, reading, inputs, now()))
+        | (passed[reading.reader] & _with(FAIL, reading, inputs, now()))
         for reading in second
     }
     confirmed = [_confirmed(reading, once.get(reading.reader, set())) for reading in readings]
     # The error of a second run beside what the first one measured.
-    return [*confirmed, *(reading for reading in second if reading.error)], left
+    return [*confirmed, *(reading for reading in second if reading.error)], stuck
 
 
 def _confirmed(reading: Reading, once: Results) -> Reading:
@@ -242,14 +242,14 @@ def _confirmed(reading: Reading, once: Results) -> Reading:
     return replace(reading, measurements=measurements)
 
 
-def _with(verdict: str, reading: Reading, given: _Given, now: Moment) -> Results:
-    results = judge([reading], given.rules, given.expected, given.saved.memory, now).results
+def _with(verdict: str, reading: Reading, inputs: _Given, now: Moment) -> Results:
+    results = judge([reading], inputs.rules, inputs.expected, inputs.saved.memory, now).results
     return {(result.check, result.place) for result in results if result.verdict == verdict}
 
 
-def _of_checker(left: Sequence[Left], problem: str) -> Reading:
+def _of_checker(stuck: Sequence[Left], problem: str) -> Reading:
     """Return what the checker says of itself, to be judged as all else."""
-    hanging = {hung.reader: f"process {hung.pid} ({hung.program})" for hung in left}
+    hanging = {hung.reader: f"process {hung.pid} ({hung.program})" for hung in stuck}
     return Reading(
         "checker",
         (
@@ -262,9 +262,9 @@ def _of_checker(left: Sequence[Left], problem: str) -> Reading:
     )
 
 
-def _save(given: _Given, readings: Sequence[Reading], left: Sequence[Left], now: Moment, chosen: set[str]) -> State:
+def _save(inputs: _Given, readings: Sequence[Reading], stuck: Sequence[Left], now: Moment, chosen: set[str]) -> State:
     """Judge and latch the readings of the chosen readers, and save the new state."""
-    directory, expected, asked = given.paths.state, given.expected, given.asked
+    directory, expected, copies = inputs.paths.state, inputs.expected, inputs.asked
     os.makedirs(directory, mode=0o755, exist_ok=True)
     readings = list(readings)
     try:
@@ -272,45 +272,47 @@ def _save(given: _Given, readings: Sequence[Reading], left: Sequence[Left], now:
     except state.StateError as error:
         old = State(expected.host)
         readings.append(Reading("state", events=(state.set_aside(error.cause, directory),)))
-    if asked:
-        old = copied.merged(old, asked.copy) if asked.copy else old
-        readings.append(Reading("boot_servers", asked.measurements, (asked.event,) if asked.event else ()))
+    if copies:
+        old = copied.merged(old, copies.copy) if copies.copy else old
+        readings.append(Reading("boot_servers", copies.measurements, (copies.event,) if copies.event else ()))
     # What another kind of round left behind meanwhile.
-    known = {(hung.pid, hung.start_ticks) for hung in (*given.saved.left, *left)}
-    left = [
-        *(hung for hung in left if hung.reader in chosen or hung in old.left),
-        *(hung for hung in old.left if hung.reader not in chosen and (hung.pid, hung.start_ticks) not in known),
+    alive = {(hung.pid, hung.start_ticks) for hung in (*inputs.saved.left, *stuck)}
+    stuck = [
+        *(hung for hung in stuck if hung.reader in chosen or hung in old.left),
+        *(hung for hung in old.left if hung.reader not in chosen and (hung.pid, hung.start_ticks) not in alive),
     ]
     # A reader whose process has ended since is seen again: this ends the fault that it hangs.
-    ended = {hung.reader for hung in old.left} - {hung.reader for hung in left}
-    gone = tuple(Measurement(checker.hanging(reader), Place("reader", reader), False, "/proc") for reader in ended)
-    readings.append(Reading("checker", gone))
-    judged = judge(readings, given.rules, expected, old.memory, now, given.lists)
+    ended = {hung.reader for hung in old.left} - {hung.reader for hung in stuck}
+    ended_readers = tuple(
+        Measurement(checker.hanging(reader), Place("reader", reader), False, "/proc") for reader in ended
+    )
+    readings.append(Reading("checker", ended_readers))
+    judged = judge(readings, inputs.rules, expected, old.memory, now, inputs.lists)
     new = State(
         expected.host,
-        _round(old.round, readings, given, now),
-        latch(old.condition, judged, given.rules, expected, now),
+        _round(old.round, readings, inputs, now),
+        latch(old.condition, judged, inputs.rules, expected, now),
         _tallies(old.checks, judged, now),
         {**old.values, **judged.values},
         judged.memory,
         {**old.kept, **{reading.reader: reading.kept for reading in readings if reading.kept and not reading.error}},
-        tuple(left),
+        tuple(stuck),
     )
     state.save(new, directory)
     return new
 
 
-def _round(old: Round | None, readings: Sequence[Reading], given: _Given, now: Moment) -> Round:
+def _round(old: Round | None, readings: Sequence[Reading], inputs: _Given, now: Moment) -> Round:
     jump = state.jump_s(old.ended, now) if old else 0.0
     notes = (f"the clock jumped by {jump:+.0f} s since the round before",) if jump else ()
     return Round(
         old.number + 1 if old else 1,
         now,
-        round(time.monotonic() - given.start_s, 3),
-        given.period_s,
+        round(time.monotonic() - inputs.start_s, 3),
+        inputs.period_s,
         {reading.reader: reading.error for reading in readings if reading.error},
         {reading.reader: reading.seconds for reading in readings if reading.seconds},
-        (*notes, *(given.asked.remarks if given.asked else ())),
+        (*notes, *(inputs.asked.remarks if inputs.asked else ())),
         old.first if old and old.ended.boot_id == now.boot_id else now,
     )
 

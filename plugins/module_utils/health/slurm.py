@@ -30,25 +30,25 @@ def node_name() -> str:
     return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
 
 
-def wanted(shown: str, made: Verdict) -> list[str]:
+def wanted(shown: str, result: Verdict) -> list[str]:
     """Return what to change, as arguments of ``scontrol update``. ``shown``: what ``scontrol show node`` printed."""
     state = re.search(r"(?:^|\s)State=(\S+)", shown)
     if state is None:
         return []
     is_drained = any(part.startswith("DRAIN") for part in re.split(r"[^A-Z]+", state[1]))
     is_ours = f" Reason={SLURM_PREFIX}" in shown
-    reason = slurm(made).strip()
-    if made.status == UNFIT and not is_drained:
+    reason = slurm(result).strip()
+    if result.status == UNFIT and not is_drained:
         return ["State=DRAIN", f"Reason={reason}"]
-    if made.status == UNFIT and is_ours and f" Reason={reason}" not in shown:
+    if result.status == UNFIT and is_ours and f" Reason={reason}" not in shown:
         return [f"Reason={reason}"]
     # A state that does not know the drain has lost faults and a person's drain too: the disk is new, or there is none.
-    if made.status == FIT and is_drained and is_ours and made.state.condition.slurm_drain:
+    if result.status == FIT and is_drained and is_ours and result.state.condition.slurm_drain:
         return ["State=UNDRAIN"]
     return []
 
 
-def act(made: Verdict, note: Callable[[bool], object]) -> str:
+def act(result: Verdict, note: Callable[[bool], object]) -> str:
     """Drain or undrain the node and return what was done, "" if nothing. Raises NotMeasuredError and what note raises.
 
     ``note`` stores that the node is drained now, or no longer.
@@ -59,12 +59,12 @@ def act(made: Verdict, note: Callable[[bool], object]) -> str:
     shown = run(["scontrol", "show", "node", name, "--oneliner"], TIMEOUT_S, environment=environment)
     if shown.rc != 0:
         raise NotMeasuredError(f"scontrol show node {name}: {(shown.stderr or shown.stdout).strip():.200}")
-    change = wanted(shown.stdout.strip(), made)
+    change = wanted(shown.stdout.strip(), result)
     if not change:
         return ""
     changed = run(["scontrol", "update", f"NodeName={name}", *change], TIMEOUT_S, environment=environment)
     if changed.rc != 0:
         raise NotMeasuredError(f"scontrol update {name}: {(changed.stderr or changed.stdout).strip():.200}")
     if change[0].startswith("State="):
-        note(made.status == UNFIT)
+        note(result.status == UNFIT)
     return f"{name}: {' '.join(change)}"

@@ -64,8 +64,8 @@ def _word(state: State, now: Moment) -> tuple[str, str]:
         return NOT_KNOWN, _several(unknown)
     never = _never_measured(state)
     if never:
-        more = f" (and {len(never) - 1} more)" if len(never) > 1 else ""
-        return NOT_KNOWN, f"{never[0].place}: {never[0].check} not measured since the boot: {never[0].reason}{more}"
+        count = f" (and {len(never) - 1} more)" if len(never) > 1 else ""
+        return NOT_KNOWN, f"{never[0].place}: {never[0].check} not measured since the boot: {never[0].reason}{count}"
     if condition.faults:
         return DEGRADED, _several(condition.faults)
     return HEALTHY, f"{sum(tally.passed for tally in state.checks.values())} passes in the last round"
@@ -100,8 +100,8 @@ def staleness(state: State, now: Moment) -> str | None:
 
 
 def _several(faults: list[Fault] | tuple[Fault, ...]) -> str:
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"{_where(faults[0])}: {faults[0].title}{more}"
+    count = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{_where(faults[0])}: {faults[0].title}{count}"
 
 
 def _where(fault: Fault) -> str:
@@ -131,10 +131,10 @@ def _when(then: Moment, now: Moment) -> str:
 # Formats
 
 
-def text(made: Verdict) -> str:
+def text(result: Verdict) -> str:
     """Return the verdict for a person: faults with what a technician needs, then what was not measured."""
-    state, now = made.state, made.now
-    lines = [f"{made.host}: {made.word}: {made.reason}"]
+    state, now = result.state, result.now
+    lines = [f"{result.host}: {result.word}: {result.reason}"]
     for fault in state.condition.faults:
         part = f" ({fault.part})" if fault.part else ""
         seen = f": {fault.seen}" if fault.seen else ""
@@ -150,35 +150,35 @@ def text(made: Verdict) -> str:
     places: dict[tuple[int, str], list[Unmeasured]] = {}
     for unmeasured in state.condition.unmeasured:
         places.setdefault((unmeasured.rounds, unmeasured.check), []).append(unmeasured)
-    for (rounds, check), (first, *others) in places.items():
-        more = f" (and {len(others)} more)" if others else ""
-        lines.append(f"  not measured in {rounds} rounds: {check} of {first.place}{more}: {first.reason}")
+    for (rounds, check), (first, *other_places) in places.items():
+        count = f" (and {len(other_places)} more)" if other_places else ""
+        lines.append(f"  not measured in {rounds} rounds: {check} of {first.place}{count}: {first.reason}")
     if state.round:
         lines += [f"  note: {note}" for note in state.round.notes]
         lines.append(f"  round {state.round.number}, {_when(state.round.ended, now)}")
     return "\n".join(lines) + "\n"
 
 
-def checks(made: Verdict) -> str:
+def checks(result: Verdict) -> str:
     """Return each check with its counts and the age of its last measurement."""
     lines = []
-    for name, tally in sorted(made.state.checks.items()):
-        age = _when(tally.measured, made.now) if tally.measured else "never measured"
+    for name, tally in sorted(result.state.checks.items()):
+        age = _when(tally.measured, result.now) if tally.measured else "never measured"
         lines.append(f"{name}: {tally.passed} pass, {tally.failed} fail, {tally.not_measured} not measured; {age}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def as_json(made: Verdict) -> str:
+def as_json(result: Verdict) -> str:
     """Return the verdict as one line of JSON, without what only later rounds need."""
-    state = made.state
+    state = result.state
     condition = state.condition
     data = {
         "format": "sailloft-health-verdict/1",
-        "host": made.host,
-        "status": ("fit", "unfit", "unknown")[made.status],
-        "verdict": made.word,
-        "reason": made.reason,
-        "age_s": age_s(state.round.ended, made.now) if state.round else None,
+        "host": result.host,
+        "status": ("fit", "unfit", "unknown")[result.status],
+        "verdict": result.word,
+        "reason": result.reason,
+        "age_s": age_s(state.round.ended, result.now) if state.round else None,
         "faults": [{"name": fault.name, **asdict(fault)} for fault in condition.faults],
         "unmeasured": [asdict(unmeasured) for unmeasured in condition.unmeasured],
         "drain": asdict(condition.drain) if condition.drain else None,
@@ -191,28 +191,28 @@ def as_json(made: Verdict) -> str:
     return json.dumps(data, sort_keys=True) + "\n"
 
 
-def slurm(made: Verdict) -> str:
+def slurm(result: Verdict) -> str:
     """Return the reason for Slurm, with the prefix by which the node's own drains are known."""
-    return f"{SLURM_PREFIX}{made.word}: {made.reason}\n"
+    return f"{SLURM_PREFIX}{result.word}: {result.reason}\n"
 
 
-def npd(made: Verdict) -> str:
+def npd(result: Verdict) -> str:
     """Return the message of a node-problem-detector plugin: one short line."""
-    return f"{made.word}: {made.reason}".encode()[:NPD_CHARACTERS].decode(errors="ignore") + "\n"
+    return f"{result.word}: {result.reason}".encode()[:NPD_CHARACTERS].decode(errors="ignore") + "\n"
 
 
-def lsf(made: Verdict) -> str:
+def lsf(result: Verdict) -> str:
     """Return one report of an LSF elim: the number of indices, then name and value of each."""
-    return f"1 sailloft_health {made.status}\n"
+    return f"1 sailloft_health {result.status}\n"
 
 
-def prometheus(made: Verdict) -> str:
+def prometheus(result: Verdict) -> str:
     """Return metrics in the text format, for node_exporter's textfile collector."""
-    state = made.state
+    state = result.state
     lines = [
         "# HELP sailloft_health_status 0: the node may take work, 1: it may not, 2: not known.",
         "# TYPE sailloft_health_status gauge",
-        f"sailloft_health_status {made.status}",
+        f"sailloft_health_status {result.status}",
         "# HELP sailloft_health_fault 1 for each fault of the node.",
         "# TYPE sailloft_health_fault gauge",
     ]

@@ -112,18 +112,18 @@ def _route(route: Route) -> dict[str, Any]:
 
 
 def _inhibitions() -> list[dict[str, Any]]:
-    return [_rule(each) for each in INHIBITIONS]
+    return [_rule(inhibition) for inhibition in INHIBITIONS]
 
 
-def _rule(each: Inhibition) -> dict[str, Any]:
-    names = "|".join(alert.name for alert in ALERTS.values() if alert.hides and alert.level == each.level)
-    source = each.source or (f'alertname=~"{names}"',)
-    targets = [f'alertname=~"{each.targets}"'] if each.targets else []
+def _rule(inhibition: Inhibition) -> dict[str, Any]:
+    names = "|".join(alert.name for alert in ALERTS.values() if alert.hides and alert.level == inhibition.level)
+    source = inhibition.source or (f'alertname=~"{names}"',)
+    targets = [f'alertname=~"{inhibition.targets}"'] if inhibition.targets else []
     rule: dict[str, Any] = {
-        "source_matchers": [*source, *(f'{label}!=""' for label in each.equal)],
-        "target_matchers": [f'level=~"{"|".join(each.hidden)}"', *targets],
+        "source_matchers": [*source, *(f'{label}!=""' for label in inhibition.equal)],
+        "target_matchers": [f'level=~"{"|".join(inhibition.hidden)}"', *targets],
     }
-    return {**rule, "equal": list(each.equal)} if each.equal else rule
+    return {**rule, "equal": list(inhibition.equal)} if inhibition.equal else rule
 
 
 def _receiver(name: str, kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

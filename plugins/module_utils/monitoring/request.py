@@ -180,8 +180,8 @@ def _jobs(settings: Settings, groups: Collection[str]) -> dict[str, ScrapeJob]:
     return jobs
 
 
-def _known(settings: Settings, named: Collection[str], groups: Collection[str]) -> None:
-    for group in named:
+def _known(settings: Settings, used: Collection[str], groups: Collection[str]) -> None:
+    for group in used:
         if group not in groups:
             raise settings.refuse(f"the inventory has no group {group!r}", valid_settings(group, sorted(groups)))
 

@@ -19,7 +19,7 @@ RUNBOOKS = "docs/reference/runbooks.md"
 def rules(limits: GroupLimits, disabled: Iterable[str] = (), runbooks: str = RUNBOOKS) -> dict[str, Any]:
     """Return the file of all rules but the ``disabled`` alerts. ``runbooks``: where the page of runbooks is."""
     disabled = set(disabled)
-    recordings = [{"record": each.name, "expr": each.expr} for each in RECORDINGS]
+    recordings = [{"record": recording.name, "expr": recording.expr} for recording in RECORDINGS]
     groups = [{"name": "sailloft_recording", "rules": recordings}]
     for name, alerts in GROUPS.items():
         enabled = [_rule(alert, limits, runbooks) for alert in alerts if alert.name not in disabled]
@@ -53,8 +53,8 @@ def _expression(alert: Alert, limits: GroupLimits) -> str:
         return alert.expr.replace(",OF", "").replace("LIMIT", f"{by_group[ALL]:g}")
     # Of several groups of a host, the first one counts.
     has = [f'limits{{}}".*,{group},.*"' for group in groups]
-    matchers = {ALL: ",".join(each.format("!~") for each in has)}
+    matchers = {ALL: ",".join(matcher.format("!~") for matcher in has)}
     for index, group in enumerate(groups):
-        matchers[group] = ",".join([has[index].format("=~"), *(each.format("!~") for each in has[:index])])
+        matchers[group] = ",".join([has[index].format("=~"), *(matcher.format("!~") for matcher in has[:index])])
     parts = [alert.expr.replace("OF", matchers[group]).replace("LIMIT", f"{by_group[group]:g}") for group in by_group]
     return " or ".join(f"({part})" for part in parts)

@@ -22,10 +22,10 @@ def server_addresses(hosts: Iterable[MonitoredHost]) -> dict[str, str]:
     by_address: dict[str, str] = {}
     for host in servers:
         address = listening_address(host.name, host.listens_on or host.address)
-        other = by_address.setdefault(address, host.name)
-        if other != host.name:
+        first = by_address.setdefault(address, host.name)
+        if first != host.name:
             raise MonitoringError(
-                f"{other} and {host.name} have the same address {address}",
+                f"{first} and {host.name} have the same address {address}",
                 "correct the address of one of them in the inventory",
                 subject=MONITORING[0],
             )

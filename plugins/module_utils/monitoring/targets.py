@@ -62,10 +62,10 @@ def target_files(
     for name, job in jobs.items():
         by_target: dict[str, str] = {}
         for host, target in _targets(hosts, name, job):
-            other = by_target.setdefault(target, host.name)
-            if other != host.name:
+            first = by_target.setdefault(target, host.name)
+            if first != host.name:
                 raise MonitoringError(
-                    f"{other} and {host.name} have the same address {target}",
+                    f"{first} and {host.name} have the same address {target}",
                     "correct the address of one of them in the inventory",
                     subject=f"job {name}",
                 )
@@ -96,8 +96,8 @@ def unmonitored(hosts: Iterable[MonitoredHost], jobs: Mapping[str, ScrapeJob]) -
 def _targets(hosts: Iterable[MonitoredHost], name: str, job: ScrapeJob) -> Iterator[tuple[MonitoredHost, str]]:
     groups = set(job.groups)
     for host in hosts:
-        own = host.address if job.module else host.listens_on or host.address
-        address = host.addresses.get(job.network, "") if job.network else own
+        listens_on = host.address if job.module else host.listens_on or host.address
+        address = host.addresses.get(job.network, "") if job.network else listens_on
         if address and not groups.isdisjoint(host.groups):
             port = host.ssh_port if name == "ssh" and host.ssh_port else job.port
             yield host, host_port(address, port)

@@ -162,8 +162,8 @@ def _compare(
     reasons = [path for path in daemon.reads_once if path in paths]
     marked = system.exists(_mark(daemon))
     if daemon.command and not _same(daemon.command, running.command):
-        removed = [each for each in running.command if each not in daemon.command]
-        added = [each for each in daemon.command if each not in running.command]
+        removed = [argument for argument in running.command if argument not in daemon.command]
+        added = [argument for argument in daemon.command if argument not in running.command]
         reasons.append(f"command line: {' '.join(added or removed or ['another order'])}")
         outcome.differ(f"{daemon.unit} command line", " ".join(running.command), " ".join(daemon.command))
     elif daemon.reads_once and marked and not reasons:

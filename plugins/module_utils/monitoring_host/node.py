@@ -187,10 +187,10 @@ def _wanted(
     return daemons, files
 
 
-def _with_given(own: Iterable[str], given: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments; ``given`` replace our own of the same name, because node exporter refuses a flag twice."""
-    names = {_flag(argument) for argument in given}
-    return *(argument for argument in own if _flag(argument) not in names), *given
+def _with_given(ours: Iterable[str], theirs: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments; ``theirs`` replace our own of the same name, because node exporter refuses a flag twice."""
+    names = {_flag(argument) for argument in theirs}
+    return *(argument for argument in ours if _flag(argument) not in names), *theirs
 
 
 def _flag(argument: str) -> str:
@@ -202,7 +202,7 @@ def _dcgm(program: str, address: str, secured: tuple[str, ...]) -> Daemon:
     port = JOBS["dcgm"].port
     place = f"{address}:{port}" if address == VARIABLE else host_port(address, port)
     (path,) = plain_arguments(f"{MODULE}: dcgm_exporter", [program])
-    web = tuple(each.replace("--web.config.file", "--web-config-file") for each in secured)
+    web = tuple(argument.replace("--web.config.file", "--web-config-file") for argument in secured)
     return Daemon(DCGM_UNIT, (path, f"--address={place}", f"--collectors={COUNTERS}", *web), reads_once=(COUNTERS,))
 
 

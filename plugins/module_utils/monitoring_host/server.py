@@ -93,8 +93,8 @@ def _check_clock(controller_s: float | None) -> None:
     """Raise HostError for a clock that differs from the controller's by more than a slow connection explains."""
     ahead_s = 0.0 if controller_s is None else time.time() - controller_s
     if abs(ahead_s) > CLOCK_MOST_S:
-        way = "ahead of" if ahead_s > 0 else "behind"
-        raise HostError(f"{MODULE}: the clock is {abs(ahead_s):.0f} s {way} the controller's", "set both by NTP")
+        direction = "ahead of" if ahead_s > 0 else "behind"
+        raise HostError(f"{MODULE}: the clock is {abs(ahead_s):.0f} s {direction} the controller's", "set both by NTP")
 
 
 def server_daemons(request: Mapping[str, Any], names: Sequence[str]) -> list[Daemon]:
@@ -102,12 +102,12 @@ def server_daemons(request: Mapping[str, Any], names: Sequence[str]) -> list[Dae
     days = request["retention_days"]
     if not 1 <= days <= 3650:
         raise RequestError(f"{MODULE}: retention_days is {days}", "use a number of days from 1 to 3650")
-    given = request["arguments"]
-    for name in given:
+    further = request["arguments"]
+    for name in further:
         if name not in PROGRAMS:
             raise RequestError(f"{MODULE}: arguments has no program {name!r}", f"use {', '.join(PROGRAMS)}")
     address, is_secure = request["address"], bool(request["tls"])
-    own = {
+    defaults = {
         PROMETHEUS: (f"--storage.tsdb.retention.time={days}d",),
         ALERTMANAGER: _cluster(address, request["peers"]),
         BLACKBOX: (f"--config.file={FOLDER}/blackbox.yml",),
@@ -126,8 +126,8 @@ def server_daemons(request: Mapping[str, Any], names: Sequence[str]) -> list[Dae
             program,
             f"--web.listen-address={host_port(address, port)}",
             *((f"--web.config.file={WEB}",) if is_secure else ()),
-            *own[name],
-            *plain_arguments(f"{MODULE}: arguments.{name}", given.get(name) or ()),
+            *defaults[name],
+            *plain_arguments(f"{MODULE}: arguments.{name}", further.get(name) or ()),
         )
         unit = f"{os.path.basename(program)}.service"
         daemons.append(Daemon(unit, command, reads[name], url=url(address, port, is_secure)))
@@ -137,9 +137,9 @@ def server_daemons(request: Mapping[str, Any], names: Sequence[str]) -> list[Dae
 def _cluster(address: str, peers: Sequence[str]) -> tuple[str, ...]:
     if not peers:
         return ("--cluster.listen-address=",)
-    own = f"--cluster.listen-address={host_port(address, CLUSTER_PORT)}"
+    listen = f"--cluster.listen-address={host_port(address, CLUSTER_PORT)}"
     advertised = f"--cluster.advertise-address={host_port(address, CLUSTER_PORT)}"
-    return own, advertised, *(f"--cluster.peer={host_port(peer, CLUSTER_PORT)}" for peer in peers)
+    return listen, advertised, *(f"--cluster.peer={host_port(peer, CLUSTER_PORT)}" for peer in peers)
 
 
 def verify(system: System, files: Sequence[HostFile], check: bool) -> None:
@@ -170,13 +170,13 @@ def _refusal(command: list[str]) -> str:
     """Return what a program says of a file that it refuses; "" for one that it accepts. Raises HostError without it."""
     try:
         # amtool prints the cause to standard output.
-        done = subprocess.run(
+        process = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
     except FileNotFoundError:
         raise HostError(f"{MODULE}: there is no {command[0]}", "install the packages of the role first") from None
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return "; ".join([f"{os.path.basename(command[0])} says", *lines[-4:]]) if done.returncode else ""
+    lines = [line.strip() for line in process.stdout.splitlines() if line.strip()]
+    return "; ".join([f"{os.path.basename(command[0])} says", *lines[-4:]]) if process.returncode else ""
 
 
 def _checker(name: str, path: str) -> list[str]:

@@ -26,7 +26,7 @@ def options() -> dict[str, Any]:
     return {"tls": {"type": "dict", "default": {}}, "users": {"type": "dict", "default": {}, "no_log": True}}
 
 
-def web_file(where: str, module: str, request: Mapping[str, Any]) -> HostFile | None:
+def web_file(target: str, module: str, request: Mapping[str, Any]) -> HostFile | None:
     """Return the file, readable by the programs only; None without settings. Raises RequestError."""
     settings = Settings(RequestError, f"{module}: tls", request["tls"])
     settings.only(*TLS)
@@ -42,7 +42,7 @@ def web_file(where: str, module: str, request: Mapping[str, Any]) -> HostFile | 
     hashes = {name: users.value(name, BCRYPT) for name in users.data}
     data = {"tls_server_config": tls, **({"basic_auth_users": hashes} if hashes else {})}
     # JSON is YAML.
-    return HostFile(where, f"{HEAD.format(module=module)}{json.dumps(data, indent=1)}\n".encode(), GROUP, True)
+    return HostFile(target, f"{HEAD.format(module=module)}{json.dumps(data, indent=1)}\n".encode(), GROUP, True)
 
 
 def check_address(module: str, address: str) -> None:

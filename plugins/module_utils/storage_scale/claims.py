@@ -131,11 +131,11 @@ def _cache(cache: BucketCache, nodes: Mapping[str, NodeReading]) -> list[Claim]:
     for node in sorted(nodes):
         rows = nodes[node].records(command)
         if rows is not None:
-            named = (record.fields for record in rows if record.fields.get("filesetName") == cache.fileset)
-            fields, source = next(named, {}), f"{node}: {command}"
+            records = (record.fields for record in rows if record.fields.get("filesetName") == cache.fileset)
+            fields, source = next(records, {}), f"{node}: {command}"
             break
     mode, target = fields.get("afmMode"), fields.get("afmTarget")
-    seen_mode = next((key for key, words in MODES.items() if mode and mode.lower() in (key, words)), mode)
+    seen_mode = next((key for key, aliases in MODES.items() if mode and mode.lower() in (key, aliases)), mode)
     bucket = None if target is None else cache.bucket if cache.bucket in target.split("/") else target
     return [
         compare(LAYER, f"{title} is linked", "Linked", fields.get("status"), source),

@@ -86,12 +86,12 @@ def parse(text: str) -> dict[str, list[Record]]:
         fields = line.strip().split(":")
         if len(fields) <= FIXED:
             continue
-        tag, kind, rest = fields[1], fields[2], fields[FIXED:]
+        tag, kind, values = fields[1], fields[2], fields[FIXED:]
         if kind == "HEADER":
-            names[tag] = rest
+            names[tag] = values
             records.setdefault(tag, [])
         elif tag in names:
-            ordered = tuple(unquote(field) for field in rest)
+            ordered = tuple(unquote(field) for field in values)
             records[tag].append(Record(dict(zip((name for name in names[tag] if name), ordered)), ordered))
     return records
 

@@ -102,14 +102,14 @@ def read(data: dict[str, Any]) -> ScaleRequest:
         )
         for part in settings.parts("caches")
     )
-    for what, names in (
+    for title, names in (
         ("file_systems", [item.name for item in file_systems]),
         ("file_systems", [item.mount for item in file_systems]),
         ("caches", [f"{item.file_system}:{item.fileset}" for item in caches]),
     ):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise settings.refuse_setting(what, f"{twice[0]} is there twice", "remove one of both")
+            raise settings.refuse_setting(title, f"{twice[0]} is there twice", "remove one of both")
     return ScaleRequest(
         settings.required("cluster", NAME),
         file_systems,

@@ -26,9 +26,9 @@ def domains_of(name: str, variables: Mapping[str, Any]) -> dict[str, list[str]]:
     peers = {str(port["peer"]).split()[0] for port in ports.values() if isinstance(port, Mapping) and port.get("peer")}
     if peers:
         domains["leaf"] = sorted(peers)
-    named = Settings(InvalidValueError, f"{name}: site_domains", variables.get("site_domains") or {})
-    for kind in named.data:
-        domains[str(kind)] = named.required(kind, _names)
+    settings = Settings(InvalidValueError, f"{name}: site_domains", variables.get("site_domains") or {})
+    for kind in settings.data:
+        domains[str(kind)] = settings.required(kind, _names)
     return domains
 
 

@@ -28,19 +28,21 @@ def refuse_shared_bmcs(names: Iterable[str], task_vars: Mapping[str, Any], templ
         variables = hostvars.raw_get(name)
         if VARIABLE in variables:
             shared = {key: task_vars[key] for key in ("hostvars", "groups") if key in task_vars}
-            given = _named(variables[VARIABLE], templar.copy_with_new_env(available_variables={**variables, **shared}))
-            if given["address"]:
-                systems_by_bmc.setdefault(_bmc(given), {})[name] = given["system"]
+            bmc_settings = _named(
+                variables[VARIABLE], templar.copy_with_new_env(available_variables={**variables, **shared})
+            )
+            if bmc_settings["address"]:
+                systems_by_bmc.setdefault(_bmc(bmc_settings), {})[name] = bmc_settings["system"]
     for bmc, systems in systems_by_bmc.items():
         for name in sorted(of_run.intersection(systems)):
-            others = [
-                other
-                for other, system in systems.items()
-                if other != name and (system == systems[name] or not system or not systems[name])
+            sharers = [
+                sharer
+                for sharer, system in systems.items()
+                if sharer != name and (system == systems[name] or not system or not systems[name])
             ]
-            if others:
+            if sharers:
                 raise AnsibleActionFail(
-                    f"{name}: {VARIABLE} is the BMC {bmc}, which is also that of {excerpt(sorted(others))}: a command "
+                    f"{name}: {VARIABLE} is the BMC {bmc}, which is also that of {excerpt(sorted(sharers))}: a command "
                     "for one host would reach another; correct the wrong address, or name the system of each host "
                     f"({VARIABLE}.system) if this BMC has several. Nothing was run"
                 )
@@ -55,10 +57,10 @@ def _named(value: Any, templar: Any) -> dict[str, str]:
         return {"address": ""}
 
 
-def _bmc(given: Mapping[str, str]) -> str:
+def _bmc(settings: Mapping[str, str]) -> str:
     """Return the address of a BMC in one form, with its port unless it is the protocol's own."""
-    kind = given["type"] or "redfish"
-    text, port = given["address"].strip().lower(), given["port"] if kind == "ipmi" else ""
+    kind = settings["type"] or "redfish"
+    text, port = settings["address"].strip().lower(), settings["port"] if kind == "ipmi" else ""
     if match := re.fullmatch(r"\[(.+)\](?::(\d+))?|([^:]+):(\d+)", text):
         text, port = match[1] or match[3], match[2] or match[4] or port
     try:

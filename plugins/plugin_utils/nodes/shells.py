@@ -51,9 +51,9 @@ class NodeShell(ActionBase):
         """Refuse, because this is no action of a task."""
         raise NotImplementedError
 
-    def command(self, words: Sequence[str]) -> dict[str, Any]:
+    def command(self, argv: Sequence[str]) -> dict[str, Any]:
         """Return ``rc``, ``stdout`` and ``stderr`` of a command. Raises AnsibleConnectionFailure."""
-        return self._low_level_execute_command(f"{self._compute_environment_string()} {shlex.join(words)}".strip())
+        return self._low_level_execute_command(f"{self._compute_environment_string()} {shlex.join(argv)}".strip())
 
     def module(self, program: bytes, interpreter: str) -> dict[str, Any]:
         """Return the result of a module's program. Raises AnsibleConnectionFailure, also for no result."""
@@ -62,13 +62,13 @@ class NodeShell(ActionBase):
         ).strip()
         answer = self._low_level_execute_command(line, in_data=program)
         try:
-            found = json.loads(next(text for text in reversed(answer["stdout"].splitlines()) if text.startswith("{")))
+            result = json.loads(next(text for text in reversed(answer["stdout"].splitlines()) if text.startswith("{")))
         except (StopIteration, ValueError) as error:
             text = answer["stderr"].strip() or answer["stdout"].strip() or f"status {answer['rc']}, no output"
             raise AnsibleConnectionFailure(text.splitlines()[-1]) from error
-        if found.get("failed"):
-            raise AnsibleConnectionFailure(str(found.get("msg") or "no reason was given").strip())
-        return dict(found)
+        if result.get("failed"):
+            raise AnsibleConnectionFailure(str(result.get("msg") or "no reason was given").strip())
+        return dict(result)
 
     def program(self, module: str, arguments: dict[str, Any], variables: dict[str, Any]) -> bytes:
         """Return the program of a module with its arguments, to be given to the interpreter."""
@@ -106,17 +106,17 @@ class ReachedHost:
     @property
     def interpreter(self) -> str:
         """Return the Python of the host; if Ansible were to search for it, the one that all systems here have."""
-        named = str(self.variables.get("ansible_python_interpreter") or "auto")
-        return "/usr/bin/python3" if named.startswith("auto") else named
+        setting = str(self.variables.get("ansible_python_interpreter") or "auto")
+        return "/usr/bin/python3" if setting.startswith("auto") else setting
 
     @cached_property
     def shell(self) -> NodeShell:
         """Return the connection."""
-        action, given = self._action, self.variables
+        action, variables = self._action, self.variables
         context = copy.copy(action._play_context)
-        context.remote_addr = given.get("ansible_host") or self.name
+        context.remote_addr = variables.get("ansible_host") or self.name
         usual = "local" if self.name in constants.LOCALHOST else action._task.connection or constants.DEFAULT_TRANSPORT
-        kind = given.get("ansible_connection") or usual
+        kind = variables.get("ansible_connection") or usual
         connection = connection_loader.get(kind, context, None)
         if connection is None:
             raise AnsibleActionFail(f"{self.name}: ansible_connection: there is no plugin {kind}; correct it")
@@ -124,9 +124,9 @@ class ReachedHost:
         keys["timeout"] = context.timeout
         if context.password:
             keys["password"] = context.password
-        becomes = given.get("ansible_become")
+        becomes = variables.get("ansible_become")
         if boolean(action._task.become or False if becomes is None else becomes):
-            become = become_loader.get(given.get("ansible_become_method") or action._task.become_method or "sudo")
+            become = become_loader.get(variables.get("ansible_become_method") or action._task.become_method or "sudo")
             self._set_options(become, "become", {**keys, "become_pass": context.become_pass})
             connection.set_become_plugin(become)
         self._set_options(connection, "connection", keys)

@@ -37,18 +37,20 @@ def of_host(host: Host) -> list[ExpectedDevice]:
         item.kind == "nvswitch_management" or item.manages_nvswitches for item in host.functions
     )
     result = {item.address: _device(item, functions, names[item.address], has_switches) for item in devices}
-    below: dict[str, list[str]] = {}
+    devices_of_port: dict[str, list[str]] = {}
     for item in devices:
         for step in host.path(item.address)[:-1]:
             if step.kind == "bridge" and step.link is not None:
-                below.setdefault(step.address, []).append(names[item.address])
+                devices_of_port.setdefault(step.address, []).append(names[item.address])
     children = _children(host.functions)
-    for address, above in below.items():
+    for address, names_above in devices_of_port.items():
         port = functions[address]
         far_end = children.get(address, [])[:1] if _leads_down(port, functions) else _parent(port, functions)
         ends = [port, *far_end]
         speed, width = _link(ends)
-        result[address] = ExpectedDevice(address, "bridge", f"port above {', '.join(above)}", _id(port), speed, width)
+        result[address] = ExpectedDevice(
+            address, "bridge", f"port above {', '.join(names_above)}", _id(port), speed, width
+        )
     return [result[address] for address in sorted(result)]
 
 
@@ -60,7 +62,7 @@ def of_guest(
     ``plan`` is the stored form of the plan (``DomainPlan.to_dict``). The guest sees the device's own link, not that of
     QEMU's ports, so that these are not part of what it must have.
     """
-    known = {device.address: device for device in host_devices}
+    device_by_address = {device.address: device for device in host_devices}
     functions = host.by_address()
     result = []
     try:
@@ -80,7 +82,7 @@ def of_guest(
     # NVIDIA Fabric Manager User Guide, "Shared NVSwitch": a partition of one GPU has no NVLinks.
     gpus = sum(function.kind == "gpu" for function in guests.values())
     for guest, function in sorted(guests.items()):
-        device = known.get(function.address) or _of_vf(function, known)
+        device = device_by_address.get(function.address) or _of_vf(function, device_by_address)
         result.append(
             replace(
                 device,
@@ -147,9 +149,9 @@ def _device(item: Function, functions: Mapping[str, Function], name: str, has_sw
     return ExpectedDevice(item.address, item.kind, name, _id(item), speed, width, nvlinks=nvlinks)
 
 
-def _of_vf(function: Function, known: Mapping[str, ExpectedDevice]) -> ExpectedDevice:
+def _of_vf(function: Function, device_by_address: Mapping[str, ExpectedDevice]) -> ExpectedDevice:
     """Return the device of a virtual function, which shows no link of its own (SR-IOV 1.1, 3.5.6)."""
-    physical = known.get(function.physical_function or "")
+    physical = device_by_address.get(function.physical_function or "")
     if physical is None:
         return ExpectedDevice(function.address, function.kind, function.address)
     return replace(physical, link_speed_gt_s=None, link_width=None)

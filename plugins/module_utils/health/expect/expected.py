@@ -39,7 +39,7 @@ def make(
     host_name: str,
     machine: str,
     host: Host | None,
-    given: Mapping[str, Any],
+    data: Mapping[str, Any],
     checks: Mapping[str, Any],
     plan: Mapping[str, Any] | None = None,
     hypervisor: str = "",
@@ -49,7 +49,7 @@ def make(
     """Return what the node must have. Raises ExpectError.
 
     ``host`` is the recording of the machine; for a guest of its hypervisor, whose name is ``hypervisor``; for an image
-    of any node that boots it, or None. ``given``: the inventory's ports, checks, devices, versions, gpu_settings,
+    of any node that boots it, or None. ``data``: the inventory's ports, checks, devices, versions, gpu_settings,
     mounts and units. ``checks``: the known checks. ``guest_plans``: of a hypervisor's guests, which have
     the ports of the NICs that are passed through to them.
     """
@@ -59,11 +59,11 @@ def make(
             f"{host_name}: node_health_{subject}: {cause}" if subject else f"{host_name}: {cause}", remedy
         )
 
-    inventory = Settings(refusal, "", given)
+    inventory = Settings(refusal, "", data)
     try:
         listed = _devices(machine, host, _people(inventory.part("devices")), plan, hypervisor)
-        named = [] if machine == GUEST or host is None else [item for item in host.functions if item.kind == "nic"]
-        port_list = ports.read(inventory.data.get("ports", {}), named, devices.passed_through(guest_plans))
+        nics = [] if machine == GUEST or host is None else [item for item in host.functions if item.kind == "nic"]
+        port_list = ports.read(inventory.data.get("ports", {}), nics, devices.passed_through(guest_plans))
         setting_list = settings.read(inventory.data.get("checks", {}), checks)
     except ExpectError as error:
         cause = error.cause if error.cause.startswith(f"{host_name}: ") else f"{host_name}: {error.cause}"
@@ -116,11 +116,11 @@ def _devices(
     return devices.of_guest(plan, host, hypervisor, devices.changed(listed, people))
 
 
-def _people(given: Settings) -> dict[str, dict[str, Any]]:
+def _people(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return what the inventory says of devices, by kind, name or address."""
     people = {}
-    for key in given.data:
-        part = given.part(key)
+    for key in settings.data:
+        part = settings.part(key)
         part.only(*DEVICE)
         people[key] = {name: part.value(name, check) for name, check in DEVICE.items() if name in part.data}
     return people

@@ -31,11 +31,11 @@ def read(data: Any, nics: Iterable[Function] = (), passed_through: Collection[st
     def refusal(subject: str, cause: str, remedy: str) -> ExpectError:
         return ExpectError(f"{subject}: {cause}", remedy)
 
-    given = Settings(refusal, "node_health_ports", data)
+    settings = Settings(refusal, "node_health_ports", data)
     interfaces, rdma = _addresses(nics, "net"), _addresses(nics, "rdma")
     ports = []
-    for name in given.data:
-        part = given.part(name)
+    for name in settings.data:
+        part = settings.part(name)
         part.only("speed_gbit_s", "infiniband", "peer", "cable", "rail", "cable_m")
         speed = part.value("speed_gbit_s", lambda value: values.number(value, 0, FASTEST_GBIT_S))
         device, _, number = name.partition("/")

@@ -21,19 +21,19 @@ def read(data: Any, checks: Iterable[str]) -> dict[str, CheckSetting]:
 
     A check has ``limit``, a number, or ``disabled``, the reason for which it is not made.
     """
-    known = sorted(checks)
+    names = sorted(checks)
 
     def refusal(subject: str, cause: str, remedy: str) -> ExpectError:
         return ExpectError(f"{subject}: {cause}", remedy)
 
-    given = Settings(refusal, "node_health_checks", data)
+    changes = Settings(refusal, "node_health_checks", data)
     settings = {}
-    for check in given.data:
-        if check not in known:
-            near = nearest(check, known)
-            remedy = f"did you mean {near}?" if near else "docs/reference/health.md lists the checks"
+    for check in changes.data:
+        if check not in names:
+            suggestion = nearest(check, names)
+            remedy = f"did you mean {suggestion}?" if suggestion else "docs/reference/health.md lists the checks"
             raise ExpectError(f"node_health_checks: no check is called {check!r}", remedy)
-        part = given.part(check)
+        part = changes.part(check)
         part.only("limit", "disabled")
         limit = part.value("limit", lambda value: values.number(value, -LARGEST, LARGEST))
         disabled = part.value("disabled", values.text, "")

@@ -80,7 +80,7 @@ def of_state(state: states.State, expected: Expected | None, now: Moment, step_t
     condition = state.condition
     names = {}
     if expected is not None:
-        titles = [*(each.name for each in expected.devices), *(each.name for each in expected.ports)]
+        titles = [*(part.name for part in expected.devices), *(part.name for part in expected.ports)]
         names = dict(zip(map(str, places_of(expected)), titles))
     values = dict(state.values)
     if step_time_s is not None:
@@ -107,7 +107,7 @@ def to_dict(answer: Answer) -> dict[str, Any]:
 
 def like(expected: Expected) -> str:
     """Return a text that is equal for nodes with the same planned devices: "8 x gpu 10de:2330, 1 x nic 15b3:1021"."""
-    counts = Counter(f"{each.kind} {each.device_id}" for each in expected.devices if each.kind != "bridge")
+    counts = Counter(f"{device.kind} {device.device_id}" for device in expected.devices if device.kind != "bridge")
     return ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
 
 

@@ -48,11 +48,11 @@ def answer(reading: Reading, expected: Expected) -> Answer:
     reason = reading.error or ("it says nothing of power supplies, fans and temperatures" if is_silent else "")
     unread = Measurement(UNREAD, Place("bmc"), bool(reason), reading.reader, reason)
     judged = judge([reading, Reading("bmc", (unread,))], rules, expected, RoundMemory(), now)
-    failed = [(each.check, each.place, each.seen, each.expected) for each in judged.results if each.verdict == FAIL]
-    happened = [(each.check, each.place, each.text, "") for each in judged.events]
+    failed = [(item.check, item.place, item.seen, item.expected) for item in judged.results if item.verdict == FAIL]
+    happened = [(item.check, item.place, item.text, "") for item in judged.events]
     faults = tuple(
         Complaint(check, place.kind, place.name, rule.title, rule.layer, rule.action, rule.runbook, "", seen, wanted)
         for check, place, seen, wanted in (*failed, *happened)
         for rule in (rules[check],)
     )
-    return Answer(age_s=0.0, faults=faults, unmeasured=sum(each.verdict == NOT_MEASURED for each in judged.results))
+    return Answer(age_s=0.0, faults=faults, unmeasured=sum(item.verdict == NOT_MEASURED for item in judged.results))

@@ -21,20 +21,22 @@ NO_FAULT, SOURCE = "no fault", "BMC"
 
 def bmc_proof(bmcs: Mapping[str, Any]) -> Proof:
     """Return the proof. ``bmcs``: what each BMC says, by node, as node_health_info returns it."""
-    claims = [claim for node, said in sorted(bmcs.items()) for claim in _of_node(node, answers.read({"health": said}))]
+    claims = [
+        claim for node, result in sorted(bmcs.items()) for claim in _of_node(node, answers.read({"health": result}))
+    ]
     return Proof(NAME, "What the BMCs of the nodes say", "", claims)
 
 
-def _of_node(node: str, said: Answer) -> Iterator[Claim]:
-    reason = said.error or next((fault.seen for fault in said.faults if fault.check == UNREAD), "")
+def _of_node(node: str, reply: Answer) -> Iterator[Claim]:
+    reason = reply.error or next((fault.seen for fault in reply.faults if fault.check == UNREAD), "")
     if reason:
         yield Claim(UNREAD_LAYER, f"{node}: its BMC", NO_FAULT, None, False, SOURCE, reason)
         return
-    faults = [fault for fault in said.faults if fault.action != "note"]
+    faults = [fault for fault in reply.faults if fault.action != "note"]
     for fault in faults:
         yield Claim(READ_LAYER, f"{node}: BMC, {_place(fault)}", NO_FAULT, _seen(fault), False, SOURCE)
     if not faults:
-        notes = "; ".join(f"{_place(fault)}: {_seen(fault)}" for fault in said.faults)
+        notes = "; ".join(f"{_place(fault)}: {_seen(fault)}" for fault in reply.faults)
         yield Claim(
             READ_LAYER, f"{node}: its BMC", NO_FAULT, NO_FAULT, True, SOURCE, f"noted: {notes}" if notes else ""
         )

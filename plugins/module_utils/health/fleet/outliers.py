@@ -112,7 +112,7 @@ class Collection:
                     Outlier(self.nodes[number], check, place, name, value, middle, len(values), score)
                     for number, value, middle, score in _far(numbers, values, WATCHED[check])
                 ]
-        return sorted(result, key=lambda each: (-each.score, each.node, each.check, each.place))
+        return sorted(result, key=lambda outlier: (-outlier.score, outlier.node, outlier.check, outlier.place))
 
     def too_few(self) -> set[str]:
         """Return the nodes with values that were not compared, because too few like nodes have them."""
@@ -124,19 +124,19 @@ def _far(numbers: array[int], values: array[float], watched: Watched) -> list[tu
     """Return number, value, median and score of each value that is too far on the bad side."""
     middle = median(values)
     deviation = max(median(abs(value - middle) for value in values), abs(middle) * LEAST_DEVIATION)
-    least = max(LIMIT * deviation / FACTOR, abs(middle) * watched.share, watched.amount)
+    distance_min = max(LIMIT * deviation / FACTOR, abs(middle) * watched.share, watched.amount)
     if not deviation:
         return []
     return [
         (number, value, middle, FACTOR * abs(value - middle) / deviation)
         for number, value in zip(numbers, values)
-        if (value - middle) * watched.side > least
+        if (value - middle) * watched.side > distance_min
     ]
 
 
 def by_node(outliers: list[Outlier]) -> Mapping[tuple[str, str], list[Outlier]]:
     """Return the outliers of each node and check, the farthest first: a node without power slows all of its GPUs."""
     groups: dict[tuple[str, str], list[Outlier]] = {}
-    for each in outliers:
-        groups.setdefault((each.node, each.check), []).append(each)
+    for outlier in outliers:
+        groups.setdefault((outlier.node, outlier.check), []).append(outlier)
     return groups

@@ -53,14 +53,14 @@ class Table:
         groups = (self.healthy, self.faulty, self.noted, self.unknown, self.drained, self.maintained)
         total = len({node for group in groups for node in group})
         parts = [
-            f"{len(names)} {words}"
-            for names, words in (
+            f"{len(names)} {state}"
+            for names, state in (
                 (self.faulty, "with faults"),
                 (self.unknown, "not known"),
                 (self.noted, "with notes only"),
                 (self.drained, "drained by a person"),
                 (self.maintained, "in maintenance"),
-                ({each.node for each in self.outliers}, "unlike their like"),
+                ({outlier.node for outlier in self.outliers}, "unlike their like"),
             )
             if names
         ]
@@ -78,7 +78,7 @@ class Table:
             "unknown": self.unknown,
             "drained": self.drained,
             "maintained": self.maintained,
-            "outliers": [{**vars(each), "distance": each.distance} for each in self.outliers],
+            "outliers": [{**vars(outlier), "distance": outlier.distance} for outlier in self.outliers],
         }
 
 
@@ -96,18 +96,18 @@ def table(
     for node, result in results:
         of_bmc = answers.read({"health": bmcs[node]}).faults if bmcs and node in bmcs else ()
         gathered.add(node, answers.read(result), of_bmc)
-    made, faults = gathered.table, gathered.faults
-    made.outliers = gathered.collection.outliers()
-    made.lines = [
+    fleet, faults = gathered.table, gathered.faults
+    fleet.outliers = gathered.collection.outliers()
+    fleet.lines = [
         *_sorted_lines(gathered.unknown),
         *(line for key in sorted(faults, key=lambda key: _rank(key, faults[key])) for line in _group(key, faults[key])),
-        *_outlier_lines(made.outliers, rules),
+        *_outlier_lines(fleet.outliers, rules),
         *_too_few(gathered.collection.too_few()),
         *_sorted_lines(gathered.said),
-        *_spare_lines(made, spares),
-        *([f"{_nodes(len(made.healthy))}: healthy: {fold(made.healthy)}"] if made.healthy else []),
+        *_spare_lines(fleet, spares),
+        *([f"{_nodes(len(fleet.healthy))}: healthy: {fold(fleet.healthy)}"] if fleet.healthy else []),
     ]
-    return made
+    return fleet
 
 
 class _Gathered:
@@ -186,8 +186,8 @@ def _key(fault: Complaint) -> tuple[Any, ...]:
 
 def _detail(fault: Complaint) -> str:
     """Return what a technician needs: what was seen, the slot, the cable."""
-    _name, _comma, rest = fault.part.partition(", ")
-    part = rest if fault.kind in DEVICES else fault.part
+    _name, _comma, place = fault.part.partition(", ")
+    part = place if fault.kind in DEVICES else fault.part
     seen = f"{fault.seen}, expected {fault.expected}" if fault.expected else fault.seen
     address = fault.place if fault.kind in DEVICES else ""
     text = "; ".join(filter(None, (address, part, seen)))
@@ -209,8 +209,8 @@ def _group(key: tuple[Any, ...], details: Mapping[str, list[str]]) -> Iterable[s
         if text:
             yield f"    {text}" if len(details) == 1 else f"    {fold(group)}: {text}"
     if len(ordered) > SHOWN_DETAILS:
-        others = {node for _text, group in ordered[SHOWN_DETAILS:] for node in group}
-        yield f"    and {_nodes(len(others))} more with other details"
+        hidden = {node for _text, group in ordered[SHOWN_DETAILS:] for node in group}
+        yield f"    and {_nodes(len(hidden))} more with other details"
 
 
 def _outlier_lines(outliers: list[Outlier], rules: Mapping[str, Rule]) -> list[str]:
@@ -218,10 +218,10 @@ def _outlier_lines(outliers: list[Outlier], rules: Mapping[str, Rule]) -> list[s
     for (node, check), group in by_node(outliers).items():
         worst, rule = group[0], rules.get(check)
         title, unit = (rule.title, rule.unit) if rule else (check.replace("_", " "), "")
-        others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        remainder = f" and {len(group) - 1} more" if len(group) > 1 else ""
         side = "below" if worst.value < worst.median else "above"
         lines.append(
-            f"1 node: {worst.name}{others}: {title} {worst.value:g} {unit}".rstrip()
+            f"1 node: {worst.name}{remainder}: {title} {worst.value:g} {unit}".rstrip()
             + f", {abs(worst.distance):.0%} {side} the median {worst.median:g} of {worst.nodes} like nodes"
             + f" (score {worst.score:.1f}): {node}"
         )
@@ -233,11 +233,11 @@ def _too_few(nodes: set[str]) -> list[str]:
     return [f"{_nodes(len(nodes))}: not compared, too few are like them: {fold(nodes)}"] if nodes else []
 
 
-def _spare_lines(made: Table, spares: frozenset[str]) -> list[str]:
+def _spare_lines(result: Table, spares: frozenset[str]) -> list[str]:
     """Return which spares can replace a node that is faulty or not known."""
-    if not spares or not {*made.faulty, *made.unknown} - spares:
+    if not spares or not {*result.faulty, *result.unknown} - spares:
         return []
-    fit = [node for node in made.healthy if node in spares]
+    fit = [node for node in result.healthy if node in spares]
     return [f"{len(fit)} of {_spares(len(spares))} healthy{f': {fold(fit)}' if fit else ''}"]
 
 

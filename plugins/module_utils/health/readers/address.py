@@ -26,6 +26,6 @@ def gpus(expected: Expected, is_amd: bool = False) -> list[ExpectedDevice]:
     """Return the planned GPUs of NVIDIA or AMD by address, if the node has their driver; those of others have none."""
     vendors = AMD if is_amd else NVIDIA
     return sorted(
-        (each for each in expected.devices if expected.runs_gpus and each.kind == "gpu" and each.vendor in vendors),
-        key=lambda each: each.address,
+        (item for item in expected.devices if expected.runs_gpus and item.kind == "gpu" and item.vendor in vendors),
+        key=lambda item: item.address,
     )

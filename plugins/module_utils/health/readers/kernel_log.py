@@ -68,32 +68,32 @@ def read(node: Node) -> Reading:
     everything = [*_of_kmsg(_text(node.path(KMSG)).split("\n"))]
     if not everything:
         raise NotMeasuredError(f"{KMSG} has no record of the kernel")
-    end = max(each.sequence for each in everything) + 1
+    end = max(record.sequence for record in everything) + 1
     # In one boot the last record is never behind the next one.
     start = start if start <= end else 0
-    news = [each for each in everything if each.sequence >= start]
-    lost = _lost(news, start)
+    news = [record for record in everything if record.sequence >= start]
+    lost_lines = _lost(news, start)
     # A long start overflows the buffer of healthy nodes too: what was lost before a boot's first round is not measured.
-    reason = f"{lost} lines were overwritten before they were read" if lost else ""
+    reason = f"{lost_lines} lines were overwritten before they were read" if lost_lines else ""
     happened = [*events(news, node.expected, boot_id)]
-    if lost and not is_first:
+    if lost_lines and not is_first:
         number = news[0].sequence
         happened.append(
             Event(kernel.LINES_LOST, Place("node"), reason, KMSG, f"{boot_id}:{number}:lost", boot_id, number)
         )
-    value = None if lost else kernel.COMPLETE
-    kept = {"boot_id": boot_id, "next": str(end)}
+    value = None if lost_lines else kernel.COMPLETE
+    place = {"boot_id": boot_id, "next": str(end)}
     measurement = Measurement(kernel.LOG_READ, Place("node"), value, KMSG, reason)
-    return Reading(READER, (measurement,), tuple(happened), kept=kept)
+    return Reading(READER, (measurement,), tuple(happened), kept=place)
 
 
 def _lost(news: list[KernelMessage], start: int) -> int:
     """Return how many numbers are missing among the new records."""
-    lost, number = 0, start
+    count, number = 0, start
     for record in news:
-        lost += max(0, record.sequence - number)
+        count += max(0, record.sequence - number)
         number = max(number, record.sequence + 1)
-    return lost
+    return count
 
 
 def _text(path: str) -> str:
@@ -174,7 +174,7 @@ def _bare(line: str) -> str:
 
 def events(news: Iterable[KernelMessage], expected: Expected, boot_id: str) -> Iterator[Event]:
     """Return an event for each thing that the records report; lines of the same thing are one, with their number."""
-    kinds = {each.address: each.kind for each in expected.devices}
+    kinds = {item.address: item.kind for item in expected.devices}
     groups: dict[Report, list[KernelMessage]] = {}
     for record in news:
         reported = report(record.text, record.device, kinds)
@@ -182,11 +182,11 @@ def events(news: Iterable[KernelMessage], expected: Expected, boot_id: str) -> I
             groups.setdefault(reported, []).append(record)
     groups = _contained(groups)
     for reported, lines in groups.items():
-        first = min(lines, key=lambda each: each.sequence)
-        more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
+        first = min(lines, key=lambda item: item.sequence)
+        remainder = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
         # The check and the detail tell apart events that begin with the same record.
         identity = f"{boot_id}:{first.sequence}:{reported.check}:{reported.detail}"
-        text = clean(f"{clean(first.text)[:400]}{more}")
+        text = clean(f"{clean(first.text)[:400]}{remainder}")
         yield Event(reported.check, reported.place, text, KMSG, identity, boot_id, first.sequence, first.seconds)
 
 

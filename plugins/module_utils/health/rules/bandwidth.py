@@ -49,10 +49,10 @@ def _accepted(test: str) -> Limit:
     return limit
 
 
-def _rule(check: str, words: str, test: str, comparison: str, source: str, runbook: str, samples: int = 0) -> Rule:
+def _rule(check: str, title: str, test: str, comparison: str, source: str, runbook: str, samples: int = 0) -> Rule:
     return Rule(
         check,
-        f"{words} slower than accepted",
+        f"{title} slower than accepted",
         HARDWARE,
         comparison,
         "drain",

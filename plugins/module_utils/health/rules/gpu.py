@@ -53,7 +53,7 @@ def _of_gpu(value: Callable[[ExpectedDevice], float | None]) -> Limit:
     def limit(expected: Expected, place: Place) -> float | None:
         if place.kind != "gpu":
             return None
-        return next((value(each) for each in expected.devices if each.address == place.name), None)
+        return next((value(device) for device in expected.devices if device.address == place.name), None)
 
     return limit
 

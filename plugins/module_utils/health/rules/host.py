@@ -33,8 +33,8 @@ def _of_device(value: Callable[[ExpectedDevice], float | None]) -> Limit:
     """Return what a planned device must have."""
 
     def limit(expected: Expected, place: Place) -> float | None:
-        devices = (each for each in expected.devices if (each.kind, each.address) == (place.kind, place.name))
-        return next((value(each) for each in devices), None)
+        devices = (device for device in expected.devices if (device.kind, device.address) == (place.kind, place.name))
+        return next((value(device) for device in devices), None)
 
     return limit
 

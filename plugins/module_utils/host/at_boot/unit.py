@@ -188,9 +188,11 @@ def compare(system: System, wanted: Mapping[str, bytes | None], outcome: Outcome
 def write(system: System, wanted: Mapping[str, bytes | None], outcome: Outcome) -> None:
     """Write or remove the files of ``wanted`` that differ by ``outcome``, in their order. Raises HostError."""
     for path, content in wanted.items():
-        if path in outcome.after and content is None:
+        if path not in outcome.after:
+            continue
+        if content is None:
             system.remove(path)
-        elif path in outcome.after:
+        else:
             system.replace(path, content)
 
 

@@ -48,8 +48,8 @@ def fault_alert(
     ``text``: summary, cause, first step.
     ``also``: an expression of dcgm-exporter's metrics that holds sooner, or where sailloft-health does not run.
     """
-    others = f',check!="{but}"' if but else ""
-    expr = f'sailloft_health_fault{{check=~"{checks}"{others},action!="note",layer!="application"}}'
+    exclusion = f',check!="{but}"' if but else ""
+    expr = f'sailloft_health_fault{{check=~"{checks}"{exclusion},action!="note",layer!="application"}}'
     summary, cause, step = text
     return Alert(
         name,

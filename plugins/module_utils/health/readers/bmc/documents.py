@@ -40,7 +40,7 @@ def parts(value: object) -> list[dict[str, Any]]:
     """Return the objects of a list, none without a list; what is no object is an empty one."""
     if value is None:
         return []
-    return [each if isinstance(each, dict) else {} for each in value] if isinstance(value, list) else [{}]
+    return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else [{}]
 
 
 def link(value: object) -> str:
@@ -95,14 +95,14 @@ def power_supplies(supplies: Sequence[Document]) -> Iterator[Measurement]:
             continue
         present += 1
         unknown += not part(supply, "Status")
-        given = supply.get("LineInputStatus")
+        line_input = supply.get("LineInputStatus")
         source = f"Redfish {supply.get('@odata.id', place.name)!s:.200}: LineInputStatus"
         voltage = _number(supply.get("LineInputVoltage"))
-        if given in INPUT_LOST:
+        if line_input in INPUT_LOST:
             # The supply is sick because it has no input: one fault.
-            yield Measurement("bmc_power_input", place, True, source, str(given))
+            yield Measurement("bmc_power_input", place, True, source, str(line_input))
             continue
-        if given == INPUT_GOOD:
+        if line_input == INPUT_GOOD:
             yield Measurement("bmc_power_input", place, False, source, INPUT_GOOD)
         elif voltage is not None and voltage >= 0:
             yield Measurement(
@@ -140,7 +140,7 @@ def redundancy(value: object) -> Iterator[Measurement]:
 
 def _names(members: Sequence[Document]) -> str:
     """Return the last words of the members' links: "Bay1, Bay2"."""
-    paths = [str(each.get("@odata.id", "")).rstrip("/") for each in members]
+    paths = [str(member.get("@odata.id", "")).rstrip("/") for member in members]
     return ", ".join(path.rsplit("/", 1)[-1] for path in paths)
 
 
@@ -155,10 +155,10 @@ def power(document: Document) -> Iterator[Measurement]:
 
 def _named(documents: Sequence[Document]) -> list[Document]:
     """Give each of several parts with one name its number."""
-    names = [_name(each, "") for each in documents]
+    names = [_name(item, "") for item in documents]
     return [
-        each if names.count(name) == 1 else {**each, "Id": f"{name} {index}".strip()}
-        for index, (each, name) in enumerate(zip(documents, names))
+        item if names.count(name) == 1 else {**item, "Id": f"{name} {index}".strip()}
+        for index, (item, name) in enumerate(zip(documents, names))
     ]
 
 
@@ -199,9 +199,11 @@ def _sensor(check: str, sensor: Document, key: str) -> Iterator[Measurement]:
     names = (key, "UpperThresholdCritical", "LowerThresholdCritical")
     reading, upper, lower = (_number(sensor.get(name)) for name in names)
     source = f"Redfish {sensor.get('@odata.id', place.name)!s:.200}: {key}"
-    odd = [name for name in names if sensor.get(name) is not None and _number(sensor[name]) is None]
-    if odd or not sensor:
-        yield Measurement(check, place, None, source, f"{odd[0]} is no number" if odd else "it is no object")
+    malformed = [name for name in names if sensor.get(name) is not None and _number(sensor[name]) is None]
+    if malformed or not sensor:
+        yield Measurement(
+            check, place, None, source, f"{malformed[0]} is no number" if malformed else "it is no object"
+        )
         return
     if reading is None or (upper is None and lower is None):
         return
@@ -223,7 +225,7 @@ def health(system: Document, is_explained: bool) -> Measurement:
     """Return a system's health of all parts together. ``is_explained``: a part's fault already says more."""
     place, source = Place("bmc", f"system {_name(system, '')}".rstrip()), "Redfish: Status of the system"
     status = part(system, "Status")
-    value = next((each for each in (status.get("HealthRollup"), status.get("Health")) if isinstance(each, str)), "")
+    value = next((text for text in (status.get("HealthRollup"), status.get("Health")) if isinstance(text, str)), "")
     if value in SICK and is_explained:
         return Measurement("bmc_health", place, None, source, f"Health {value}, which the parts explain")
     is_known = value == OK or value in SICK

@@ -123,13 +123,13 @@ def parse(log: str, sensors: str, since_unix_s: float = 0.0) -> Reading:
 
     ``since_unix_s``: what happened once before is not reported, but for a record without a date.
     """
-    records, known = parse_log(log), parse_sensors(sensors)
-    if not known and not records and (log.strip() or sensors.strip()):
+    records, sensor_list = parse_log(log), parse_sensors(sensors)
+    if not sensor_list and not records and (log.strip() or sensors.strip()):
         raise NotMeasuredError("ipmitool wrote neither a log nor sensors")
     unread = [*_unread("bmc_memory", "event log", LOG_SOURCE, filter(_is_no_record, log.splitlines()))]
     unread += _unread("bmc_temperature", "sensors", SENSORS_SOURCE, filter(_is_no_sensor, sensors.splitlines()))
-    measurements = {(each.check, each.place): each for each in (*unread, *_of_sensors(known))}
-    for state in _states(records, known):
+    measurements = {(item.check, item.place): item for item in (*unread, *_of_sensors(sensor_list))}
+    for state in _states(records, sensor_list):
         key = (state.check, state.place)
         # A sensor's reading of now is worth more than a line of the log.
         if key not in measurements:
@@ -139,7 +139,7 @@ def parse(log: str, sensors: str, since_unix_s: float = 0.0) -> Reading:
                 *key, False, SENSORS_SOURCE, f"the log has no end of {state.reason!r}, but the sensor shows none"
             )
     news = [record for record in records if (_unix_s(record) or math.inf) >= since_unix_s]
-    return Reading("ipmi", tuple(measurements.values()), tuple(_events(news, known)))
+    return Reading("ipmi", tuple(measurements.values()), tuple(_events(news, sensor_list)))
 
 
 def parse_log(text: str) -> list[EventLogEntry]:
@@ -182,9 +182,9 @@ def _is_no_sensor(line: str) -> bool:
     return _is_odd(line, _sensor(line))
 
 
-def _is_odd(line: str, known: object) -> bool:
+def _is_odd(line: str, parsed: object) -> bool:
     """Return True of a line of another form, or with bytes that are no text: its event may be another."""
-    return bool(line.strip()) and (not known or not line.isprintable() or "\ufffd" in line)
+    return bool(line.strip()) and (not parsed or not line.isprintable() or "\ufffd" in line)
 
 
 def _unread(check: str, name: str, source: str, lines: Iterable[str]) -> Iterator[Measurement]:
@@ -202,10 +202,10 @@ def _identity(record: EventLogEntry) -> str:
 
 def _unix_s(record: EventLogEntry) -> float | None:
     """Return the time of a record, None before the BMC knew it ("Pre-Init"). Versions of ipmitool write two forms."""
-    words = record.moment.split()[:2]
+    fields = record.moment.split()[:2]
     for form in ("%m/%d/%y %H:%M:%S", "%m/%d/%Y %H:%M:%S"):
         try:
-            return float(calendar.timegm(time.strptime(" ".join(words), form)))
+            return float(calendar.timegm(time.strptime(" ".join(fields), form)))
         except ValueError:
             continue
     return None
@@ -262,8 +262,8 @@ def _of_sensors(sensors: Iterable[Sensor]) -> Iterator[Measurement]:
     for sensor in sensors:
         place = Place("bmc", sensor.name)
         # What is critical in another unit, Watts or Amps, has no check of its own.
-        other = "bmc_health" if sensor.status in BEYOND else ""
-        check = next((check for unit, check in UNITS if sensor.reading.endswith(unit)), other)
+        default = "bmc_health" if sensor.status in BEYOND else ""
+        check = next((check for unit, check in UNITS if sensor.reading.endswith(unit)), default)
         if check and sensor.status in (*BEYOND, *WITHIN):
             is_beyond = sensor.status in BEYOND
             value = is_beyond if is_beyond or AMOUNT.match(sensor.reading) else None

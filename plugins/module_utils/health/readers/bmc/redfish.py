@@ -86,12 +86,12 @@ class Connection:
     def _answer(self, path: str) -> tuple[int, bytes, str]:
         """Return status, body and the new place of a GET. A connection that the BMC closed is opened once more."""
         for attempt in (1, 2):
-            left = self.end - time.monotonic()
-            if left <= 0:
+            remaining_s = self.end - time.monotonic()
+            if remaining_s <= 0:
                 raise NotMeasuredError("it did not answer in time")
-            self.connection.timeout = left
+            self.connection.timeout = remaining_s
             if self.connection.sock:
-                self.connection.sock.settimeout(left)
+                self.connection.sock.settimeout(remaining_s)
             is_new = not self.connection.sock
             try:
                 self.connection.request("GET", path, headers=self.headers)

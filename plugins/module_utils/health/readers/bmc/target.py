@@ -38,15 +38,15 @@ def read_many(
     bmcs: Sequence[Bmc], read: Callable[[Bmc], Reading], at_once: int = AT_ONCE, limit_s: float | None = None
 ) -> dict[str, Reading]:
     """Return a reading for each BMC by host. ``limit_s``: for all together; by default what their own limits need."""
-    waiting: queue.SimpleQueue[Bmc] = queue.SimpleQueue()
+    queued: queue.SimpleQueue[Bmc] = queue.SimpleQueue()
     answers: queue.SimpleQueue[tuple[str, Reading]] = queue.SimpleQueue()
     for bmc in bmcs:
-        waiting.put(bmc)
+        queued.put(bmc)
 
     def work() -> None:
         while True:
             try:
-                bmc = waiting.get_nowait()
+                bmc = queued.get_nowait()
             except queue.Empty:
                 return
             answers.put((bmc.host, _reading(bmc, read)))
@@ -64,8 +64,8 @@ def read_many(
             host, reading = answers.get(timeout=max(0.0, end - time.monotonic()))
             readings[host] = reading
     except queue.Empty:
-        while not waiting.empty():
-            waiting.get_nowait()
+        while not queued.empty():
+            queued.get_nowait()
     late = f"no answer in {limit_s:g} s"
     return {bmc.host: readings.get(bmc.host, Reading(bmc.type, error=late)) for bmc in bmcs}
 

@@ -61,8 +61,8 @@ def _by_number(text: str, name: str) -> dict[int, dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise NotMeasuredError(f"amd-smi {name} printed no JSON: {clean(text) or 'nothing':.200}") from error
     items = document.get("gpu_data") if isinstance(document, dict) else document
-    dicts = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
-    result = {each["gpu"]: each for each in dicts if isinstance(each.get("gpu"), int)}
+    dicts = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    result = {item["gpu"]: item for item in dicts if isinstance(item.get("gpu"), int)}
     if not result:
         raise NotMeasuredError(f"amd-smi {name} lists no GPU: {clean(text):.200}")
     return result

@@ -34,7 +34,7 @@ def read(node: Node) -> Reading:
         report = measuring_tools.copies(node.text(FILE))
     except measuring_tools.UnreadableError as error:
         raise NotMeasuredError(f"{FILE}: {error.cause}") from error
-    copies = [each for each in report.copies if each.test in SITE and each.column < len(report.gpus)]
+    copies = [item for item in report.copies if item.test in SITE and item.column < len(report.gpus)]
     rates = tuple(
         Measurement(SITE[copy.test], Place("gpu", report.gpus[copy.column]), copy.gb_per_s, f"{FILE}: {copy.test}")
         for copy in copies

@@ -103,20 +103,20 @@ def parse_health(text: str, addresses: dict[int, str]) -> tuple[Measurement, ...
         for number, entity in _dict(_dict(entry).get("children")).items():
             systems = _dict(_dict(_dict(_dict(entity).get("children")).get("Errors")).get("children"))
             for system, error in systems.items():
-                words = " ".join(str(entity) for entity in _list(_dict(error).get("overflow")))
+                message = " ".join(str(entity) for entity in _list(_dict(error).get("overflow")))
                 place = _place(number, addresses) if group == "GPU" else Place("node")
-                seen.setdefault(place, []).append((str(_dict(error).get("value")), f"{system}: {words}"))
+                seen.setdefault(place, []).append((str(_dict(error).get("value")), f"{system}: {message}"))
     if overall != "Healthy" and not any(seen.values()):
         seen[Place("node")] = [(overall, "DCGM names no part")]
     measurements = []
     for place, errors in seen.items():
         for check, word in (("dcgm_health", "Failure"), ("dcgm_health_warning", "Warning")):
-            words = "; ".join(text for value, text in errors if value == word)
+            message = "; ".join(text for value, text in errors if value == word)
             # A new word counts as a failure: it is not Healthy.
-            words = words or "; ".join(
+            message = message or "; ".join(
                 text for value, text in errors if word == "Failure" and value not in ("Warning", "Healthy")
             )
-            measurements.append(Measurement(check, place, words or "Healthy", HEALTH_SOURCE))
+            measurements.append(Measurement(check, place, message or "Healthy", HEALTH_SOURCE))
     return tuple(measurements)
 
 
@@ -239,8 +239,8 @@ def _measurements(place: Place, tests: dict[str, _Outcome]) -> Iterator[Measurem
         elif place.kind == "gpu":
             texts = [text for _, text in outcome.failures] or outcome.remarks
             reason = "; ".join([*texts, _blanks(outcome.remarks)] if outcome.failures else texts)
-            words = clean(reason.strip("; ")) or ", ".join(sorted(set(outcome.statuses)))
-            yield Measurement(f"dcgm_diag_{key}", place, None, source, words)
+            message = clean(reason.strip("; ")) or ", ".join(sorted(set(outcome.statuses)))
+            yield Measurement(f"dcgm_diag_{key}", place, None, source, message)
     names = {MONITOR: "monitor", CONFIGURATION: "configuration", RESET: "reset"}
     for severity, texts in kinds.items():
         # The software test is the one that looks for pending resets and for the node's configuration.

@@ -52,8 +52,8 @@ def read(node: Node) -> Reading:
     # A line that fills the limit is none, and is passed over.
     data = data if len(data) == LIMIT_BYTES and b"\n" not in data else data[: data.rfind(b"\n") + 1]
     events += _events(data, start, inode, since_s, node.expected, boot_id)
-    kept = {"inode": inode, "offset": str(start + len(data))}
-    return Reading(READER, _unread(data), tuple(events), kept=kept)
+    place = {"inode": inode, "offset": str(start + len(data))}
+    return Reading(READER, _unread(data), tuple(events), kept=place)
 
 
 def _unread(data: bytes) -> tuple[Measurement, ...]:
@@ -66,7 +66,7 @@ def _unread(data: bytes) -> tuple[Measurement, ...]:
 
 
 def _has_switches(expected: Expected) -> bool:
-    has_nvswitches = any(each.kind == "nvswitch" for each in expected.devices)
+    has_nvswitches = any(device.kind == "nvswitch" for device in expected.devices)
     return expected.needs_fabric_manager or (expected.runs_gpus and has_nvswitches)
 
 

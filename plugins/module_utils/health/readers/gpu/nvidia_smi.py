@@ -123,25 +123,25 @@ def read(node: Node) -> Reading:
         return Reading(READER)
     ran = node.run(ARGV, TIMEOUT_S)
     measurements = parse(ran.stdout or ran.stderr, node.expected)
-    counts, kept = resets(measurements, node.kept)
-    return Reading(READER, (*measurements, *counts), kept=kept)
+    counts, saved = resets(measurements, node.kept)
+    return Reading(READER, (*measurements, *counts), kept=saved)
 
 
 def resets(
-    measurements: Iterable[Measurement], kept: Mapping[str, str]
+    measurements: Iterable[Measurement], saved: Mapping[str, str]
 ) -> tuple[tuple[Measurement, ...], dict[str, str]]:
     """Return how often each GPU was seen to be reset, and what to keep: it needed a reset, and then needs none.
 
-    The driver counts no resets. ``kept``: by address "2", or "2 needed" of a GPU that needs one.
+    The driver counts no resets. ``saved``: by address "2", or "2 needed" of a GPU that needs one.
     """
-    counts, kept = [], dict(kept)
+    counts, saved = [], dict(saved)
     for measurement in measurements:
         if measurement.check == "gpu_reset_required" and isinstance(measurement.value, bool):
-            number, _space, needed = kept.get(measurement.place.name, "0").partition(" ")
+            number, _space, needed = saved.get(measurement.place.name, "0").partition(" ")
             count = (int(number) if number.isdigit() else 0) + bool(needed and not measurement.value)
-            kept[measurement.place.name] = f"{count} needed" if measurement.value else str(count)
+            saved[measurement.place.name] = f"{count} needed" if measurement.value else str(count)
             counts.append(Measurement(RESET_COUNT, measurement.place, count, measurement.source))
-    return tuple(counts), kept
+    return tuple(counts), saved
 
 
 def parse(text: str, expected: Expected) -> tuple[Measurement, ...]:
@@ -200,12 +200,12 @@ def _without_handle(name: str, message: str, expected: Expected) -> tuple[Measur
     source, reason = "nvidia-smi -q -x", clean(message.strip())
     if address is None:
         raise NotMeasuredError(f"nvidia-smi stopped at GPU {name}: {reason}")
-    others = [planned_address for planned_address in planned if planned_address != address]
+    hidden = [planned_address for planned_address in planned if planned_address != address]
     return (
         Measurement("gpu_lost", Place("gpu", address), True, source, reason),
         *(
-            Measurement("gpu_lost", Place("gpu", other), None, source, f"nvidia-smi stopped at {address}: {reason}")
-            for other in others
+            Measurement("gpu_lost", Place("gpu", unseen), None, source, f"nvidia-smi stopped at {address}: {reason}")
+            for unseen in hidden
         ),
     )
 
@@ -228,14 +228,16 @@ class _Gpu:
     def measurements(self) -> list[Measurement]:
         """Return what is measured of the GPU; nothing but its loss if it is lost, because the rest may be stale."""
         measurements = [*self._measurements()]
-        where = next((element.tag for element in self.element.iter() if _text(element) == LOST), "")
-        if where:
+        lost_at = next((element.tag for element in self.element.iter() if _text(element) == LOST), "")
+        if lost_at:
             measurements = [replace(measurement, value=None, reason=LOST) for measurement in measurements]
             self.strange.clear()
-        words = ", ".join(f"{path}: {words}" for path, words in list(self.strange.items())[:3])
+        strange = ", ".join(f"{path}: {strange}" for path, strange in list(self.strange.items())[:3])
         return [
-            self.measured("gpu_lost", bool(where), where or "utilization", LOST if where else ""),
-            self.measured("gpu_unreadable", None if words or where else False, "all fields", words or (where and LOST)),
+            self.measured("gpu_lost", bool(lost_at), lost_at or "utilization", LOST if lost_at else ""),
+            self.measured(
+                "gpu_unreadable", None if strange or lost_at else False, "all fields", strange or (lost_at and LOST)
+            ),
             *measurements,
         ]
 
@@ -264,25 +266,25 @@ class _Gpu:
 
     def _absence(self, *paths: str) -> str:
         """Return why a value is not measured."""
-        words = next((words for words in map(self._words, paths) if words), "")
-        return f"nvidia-smi says {words!r:.60}" if words else "this driver or GPU does not report it"
+        text = next((text for text in map(self._words, paths) if text), "")
+        return f"nvidia-smi says {text!r:.60}" if text else "this driver or GPU does not report it"
 
     def _mode(self, check: str, path: str) -> Measurement:
-        words = self._words(path)
-        if words in ABSENT:
+        text = self._words(path)
+        if text in ABSENT:
             return self.measured(check, None, path, self._absence(path))
-        if (check in KNOWN and words not in KNOWN[check]) or words in (NEEDS_RESET, IN_PROGRESS) or "Error" in words:
-            self.strange[path] = words
+        if (check in KNOWN and text not in KNOWN[check]) or text in (NEEDS_RESET, IN_PROGRESS) or "Error" in text:
+            self.strange[path] = text
             return self.measured(check, None, path, self._absence(path))
-        pending = self._words("ecc_mode/pending_ecc") if check == "gpu_ecc_mode" else words
-        reason = f"after a reset: {pending}" if pending != words and pending in KNOWN["gpu_ecc_mode"] else ""
-        return self.measured(check, words, path, reason)
+        pending = self._words("ecc_mode/pending_ecc") if check == "gpu_ecc_mode" else text
+        reason = f"after a reset: {pending}" if pending != text and pending in KNOWN["gpu_ecc_mode"] else ""
+        return self.measured(check, text, path, reason)
 
     def _bool(self, path: str) -> bool | None:
-        words = self._words(path)
-        value = WORDS.get(words.lower())
-        if value is None and words not in ABSENT:
-            self.strange[path] = words
+        text = self._words(path)
+        value = WORDS.get(text.lower())
+        if value is None and text not in ABSENT:
+            self.strange[path] = text
         return value
 
     def _flag(self, check: str, paths: tuple[str, ...]) -> Measurement:
@@ -333,12 +335,12 @@ class _Gpu:
     def _number(self, *paths: str) -> float | None:
         """Return the first number of some fields."""
         for path in paths:
-            words = self._words(path)
-            match = NUMBER.fullmatch(words)
+            text = self._words(path)
+            match = NUMBER.fullmatch(text)
             if match:
                 return float(match[1]) if "." in match[1] else int(match[1])
-            if words not in ABSENT:
-                self.strange[path] = words
+            if text not in ABSENT:
+                self.strange[path] = text
         return None
 
     def _counts(self) -> Iterator[Measurement]:
@@ -348,8 +350,12 @@ class _Gpu:
             numbers = [self._number(path) for path in paths]
             is_present = [self.element.find(path) is not None for path in paths]
             # A field that exists without a number leaves the sum unknown.
-            known = [number for number, present in zip(numbers, is_present) if present]
-            value = None if is_off or not known or None in known else sum(count or 0 for count in known)
+            present_counts = [number for number, present in zip(numbers, is_present) if present]
+            value = (
+                None
+                if is_off or not present_counts or None in present_counts
+                else sum(count or 0 for count in present_counts)
+            )
             reason = "" if value is not None else "ECC is off" if is_off else self._absence(*paths)
             yield self.measured(check, value, paths[0], reason, is_counter="lifetime" in check)
 

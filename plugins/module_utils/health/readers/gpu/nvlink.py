@@ -73,7 +73,7 @@ class Links:
 
 def read(node: Node) -> Reading:
     """Measure the NVLinks of each GPU, if GPUs with NVLinks are planned."""
-    if not any(each.nvlinks for each in gpus(node.expected)):
+    if not any(gpu.nvlinks for gpu in gpus(node.expected)):
         return Reading(READER)
     addresses = uuids(node)
     states, counters = (parse(node.run(("nvidia-smi", "nvlink", option), TIMEOUT_S).stdout) for option in ("-s", "-e"))
@@ -108,21 +108,21 @@ def parse(text: str) -> dict[str, Links]:
     return result
 
 
-def _add(links: Links, number: int, words: str) -> None:
-    name, colon, value = words.rpartition(": ")
+def _add(links: Links, number: int, text: str) -> None:
+    name, colon, value = text.rpartition(": ")
     if colon:
         if name == BER and _BER.fullmatch(value):
             links.rates[number] = float(value)
         elif name != BER and value.isdecimal() and len(value) < 20:
             links.errors.setdefault(name, {})[number] = int(value)
         else:
-            links.unread[name] = clean(f"Link {number}: {words}")
-    elif words == "<inactive>":
+            links.unread[name] = clean(f"Link {number}: {text}")
+    elif text == "<inactive>":
         links.inactive.append(number)
-    elif words.endswith("GB/s"):
+    elif text.endswith("GB/s"):
         links.active.append(number)
     else:
-        links.words = f"Link {number}: {words}"
+        links.words = f"Link {number}: {text}"
 
 
 def measurements(

@@ -80,15 +80,15 @@ def _count(node: Node, check: str, place: Place, path: str) -> Iterator[Measurem
 
 def _rest(total: Measurement, parts: list[Measurement]) -> Measurement:
     """Return a controller's count without the errors of known modules, which have places of their own."""
-    known = [each.value for each in parts if each.check == total.check]
+    values = [part.value for part in parts if part.check == total.check]
     if total.value is None:
         return total
-    if None in known:
+    if None in values:
         return replace(total, value=None, reason="the count of a module cannot be read")
     return Measurement(
         total.check,
         total.place,
-        max(0, int(total.value) - sum(int(value or 0) for value in known)),
+        max(0, int(total.value) - sum(int(value or 0) for value in values)),
         f"{total.source} of no module",
         is_counter=True,
     )

@@ -46,7 +46,7 @@ GENERAL = (("ethernet_crc_errors", "statistics/rx_crc_errors"), ("port_link_down
 def read(node: Node) -> Reading:
     """Measure the planned Ethernet ports, by name or PCI address."""
     measurements: list[Measurement] = []
-    asked: list[tuple[str, Place]] = []
+    port_places: list[tuple[str, Place]] = []
     names = node.names(INTERFACES)
     interfaces = {name: _address(node, name) for name in names}
     for port in node.expected.ports:
@@ -54,15 +54,15 @@ def read(node: Node) -> Reading:
             measurements += _state(node, port)
         elif port.link_layer == "InfiniBand":
             continue
-        asked += [
+        port_places += [
             (name, Place("port", port.name))
             for name in names
             if name == port.name or (port.address and interfaces[name] == port.address)
         ]
-    for counters in at_once(lambda each: _counters(node, *each), asked):
+    for counters in at_once(lambda pair: _counters(node, *pair), port_places):
         measurements += counters
-    lasting_measurements, kept = lasting(node, "port_down", measurements)
-    return Reading("ethernet", lasting_measurements, kept=kept)
+    lasting_measurements, ports_down = lasting(node, "port_down", measurements)
+    return Reading("ethernet", lasting_measurements, kept=ports_down)
 
 
 def _address(node: Node, interface: str) -> str:

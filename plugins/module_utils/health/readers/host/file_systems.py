@@ -86,8 +86,8 @@ def read(node: Node) -> Reading:
     judged = {path for path in previous if path in planned} | {mount.path for mount in chosen}
     short = sorted(path for path in judged if path.isascii() and len(path) <= LONGEST)[: 2 * MOST]
     kept_planned = [path for path in planned if path.isascii() and len(path) <= LONGEST]
-    kept = {"judged": json.dumps(short), "planned": json.dumps(kept_planned)}
-    return Reading("file_systems", tuple(measurements), kept=kept)
+    judged_mounts = {"judged": json.dumps(short), "planned": json.dumps(kept_planned)}
+    return Reading("file_systems", tuple(measurements), kept=judged_mounts)
 
 
 def _gone(paths: list[str]) -> Iterator[Measurement]:
@@ -118,17 +118,17 @@ def parse_mounts(text: str) -> list[Mount]:
     """Return the mounts in a mountinfo; lines of another form are passed over."""
     mounts = []
     for line in text.splitlines():
-        left, separator, right = line.partition(" - ")
-        fields, others = left.split(" "), right.split(" ")
-        if separator and len(fields) >= 6 and len(others) >= 3:
+        mount, separator, file_system = line.partition(" - ")
+        fields, source_fields = mount.split(" "), file_system.split(" ")
+        if separator and len(fields) >= 6 and len(source_fields) >= 3:
             mounts.append(
                 Mount(
                     _unescaped(fields[4]),
                     fields[2],
-                    others[0],
-                    _unescaped(others[1]),
+                    source_fields[0],
+                    _unescaped(source_fields[1]),
                     tuple(fields[5].split(",")),
-                    tuple(others[2].split(",")),
+                    tuple(source_fields[2].split(",")),
                 )
             )
     return mounts
@@ -167,10 +167,10 @@ def _read_only(mount: Mount, is_planned: bool, by_fstab: bool) -> Measurement:
     """
     after_error = ("rw" in mount.options and "ro" in mount.all_options) or "emergency_ro" in mount.all_options
     by_person = "ro" in mount.options and is_planned and not by_fstab
-    words = "read-only after an error" if after_error else "mounted read-only" if by_person else "writable"
+    text = "read-only after an error" if after_error else "mounted read-only" if by_person else "writable"
     if "ro" in mount.options and not (after_error or by_person):
-        words = "read-only as wanted"
-    return Measurement("mount_read_only", Place("mount", mount.path), after_error or by_person, MOUNTS, words)
+        text = "read-only as wanted"
+    return Measurement("mount_read_only", Place("mount", mount.path), after_error or by_person, MOUNTS, text)
 
 
 def _answer(node: Node, mount: Mount) -> str | None:

@@ -72,12 +72,12 @@ def lasting(
     listed = tuple(measurements)
     boot_id = optional(node, "/proc/sys/kernel/random/boot_id")
     previous = node.kept.get("lasting", "").split() if node.kept.get("boot_id") == boot_id else []
-    now = [each.place.name for each in listed if each.check == check and each.value is True]
+    now = [item.place.name for item in listed if item.check == check and item.value is True]
     changed = tuple(
-        replace(each, value=None, reason=f"{each.reason}; a fault if it lasts for another round")
-        if each.check == check and each.value is True and each.place.name not in previous
-        else each
-        for each in listed
+        replace(item, value=None, reason=f"{item.reason}; a fault if it lasts for another round")
+        if item.check == check and item.value is True and item.place.name not in previous
+        else item
+        for item in listed
     )
     return changed, {"boot_id": boot_id, "lasting": " ".join(now)}
 
@@ -98,7 +98,7 @@ def counter(node: Node, check: str, place: Place, path: str, saturation: int | N
 def names(text: str) -> list[str]:
     """Return the names that an earlier round kept."""
     try:
-        kept = json.loads(text)
+        data = json.loads(text)
     except ValueError:
         return []
-    return [name for name in kept if isinstance(name, str)] if isinstance(kept, list) else []
+    return [name for name in data if isinstance(name, str)] if isinstance(data, list) else []

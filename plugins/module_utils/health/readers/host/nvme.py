@@ -117,7 +117,7 @@ def parse_smartctl(text: str, place: Place) -> Iterator[Measurement]:
 
 def _message(answer: Mapping[str, Any]) -> str:
     messages = _part(answer, "smartctl").get("messages")
-    texts = [_part({"": each}, "").get("string") for each in messages] if isinstance(messages, list) else []
+    texts = [_part({"": item}, "").get("string") for item in messages] if isinstance(messages, list) else []
     return "; ".join(str(text) for text in texts if text)
 
 
@@ -141,11 +141,11 @@ def _health(
     log: Mapping[str, Any], warning: int | None, passed: bool | None, place: Place, source: str
 ) -> Iterator[Measurement]:
     """Return the measurements of a controller's health log. Raises nothing for a value that is absent."""
-    words = [text for bit, text in FAILED.items() if (warning or 0) & bit]
+    warnings = [text for bit, text in FAILED.items() if (warning or 0) & bit]
     if passed is False and not warning:
-        words.append("the disk says that it has failed")
-    is_failed = None if warning is None else bool(words)
-    reason = "no critical_warning in its log" if warning is None else ", ".join(words)
+        warnings.append("the disk says that it has failed")
+    is_failed = None if warning is None else bool(warnings)
+    reason = "no critical_warning in its log" if warning is None else ", ".join(warnings)
     yield Measurement("disk_failed", place, is_failed, f"{source}: critical_warning", reason)
     spare, limit, used = _value(log, SPARE_LEFT), _value(log, SPARE_LIMIT), _value(log, USED)
     if warning is not None:
@@ -166,6 +166,6 @@ def _ata(answer: Mapping[str, Any], passed: bool, place: Place) -> Iterator[Meas
     yield Measurement("disk_failed", place, not passed, "smartctl: smart_status", "" if passed else "the disk says so")
     logs = _part(answer, "ata_smart_error_log")
     counts = [_natural(_part(logs, name).get("count")) for name in ("summary", "extended")]
-    known = [count for count in counts if count is not None]
-    if known:
-        yield Measurement("disk_error_log", place, max(known), "smartctl: ata_smart_error_log")
+    numbers = [count for count in counts if count is not None]
+    if numbers:
+        yield Measurement("disk_error_log", place, max(numbers), "smartctl: ata_smart_error_log")

@@ -117,8 +117,8 @@ def gpus_of(node: Node, device: ExpectedDevice) -> list[str]:
     if device.kind == "gpu":
         return [device.address]
     folder = f"{DEVICES}/{device.address}"
-    below = [name for name in node.names(folder) if ADDRESS.fullmatch(name)]
-    return [name for name in below if optional(node, f"{folder}/{name}/class").startswith(SLOW_WHEN_IDLE)]
+    downstream = [name for name in node.names(folder) if ADDRESS.fullmatch(name)]
+    return [name for name in downstream if optional(node, f"{folder}/{name}/class").startswith(SLOW_WHEN_IDLE)]
 
 
 def parse_speed(text: str) -> float | None:

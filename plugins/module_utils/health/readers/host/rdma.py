@@ -58,8 +58,8 @@ HARDWARE_COUNTERS = (
 def read(node: Node) -> Reading:
     """Measure the planned ports of RDMA devices."""
     ports = [port for port in node.expected.ports if "/" in port.name]
-    measurements, kept = lasting(node, "port_down", (item for port in ports for item in _port(node, port)))
-    return Reading("rdma", measurements, kept=kept)
+    measurements, ports_down = lasting(node, "port_down", (item for port in ports for item in _port(node, port)))
+    return Reading("rdma", measurements, kept=ports_down)
 
 
 def _port(node: Node, port: ExpectedPort) -> Iterator[Measurement]:

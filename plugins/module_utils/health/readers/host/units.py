@@ -53,23 +53,23 @@ def _required(name: str, state: dict[str, str] | None) -> Measurement:
     if state is None:
         return Measurement("unit_inactive", place, None, source, "systemctl did not speak of it")
     active, load = state.get("ActiveState", ""), state.get("LoadState", "")
-    words = "not installed" if load == "not-found" else f"{active} ({state.get('SubState', '')})"
+    text = "not installed" if load == "not-found" else f"{active} ({state.get('SubState', '')})"
     if active in BUSY or not active:
-        return Measurement("unit_inactive", place, None, source, words if active else "it has no state")
-    return Measurement("unit_inactive", place, active not in GOOD, source, words)
+        return Measurement("unit_inactive", place, None, source, text if active else "it has no state")
+    return Measurement("unit_inactive", place, active not in GOOD, source, text)
 
 
 def parse_failed(text: str) -> list[str]:
     """Return the units in the answer to FAILED. Raises NotMeasuredError for other text."""
     names = []
     for line in text.splitlines():
-        words = line.replace("●", " ").replace("*", " ").split()
-        if not words:
+        columns = line.replace("●", " ").replace("*", " ").split()
+        if not columns:
             continue
-        if len(words) < 4 or not UNIT.fullmatch(words[0]):
+        if len(columns) < 4 or not UNIT.fullmatch(columns[0]):
             raise NotMeasuredError(f"systemctl wrote no list of units: {line.strip()!r:.80}")
-        if words[2] == "failed":
-            names.append(words[0])
+        if columns[2] == "failed":
+            names.append(columns[0])
     return names
 
 
