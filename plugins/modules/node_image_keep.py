@@ -122,7 +122,7 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
         for image in [*store["images"], *store["missing"]]
     ]
     images += [
-        retained.Named("the inventory", digest, "", ("node_boot_rollout_digest",)) for digest in params["planned"]
+        retained.Named("the inventory", digest, "", ("node_boot_rollout_image",)) for digest in params["planned"]
     ]
     reasons = retained.kept(nodes, images, params["without"])
     return {"keep": list(reasons), "table": retained.table(reasons, images)}

@@ -86,7 +86,7 @@ def test_kept_images_are_listed_with_their_names_and_reasons(call):
     text = "\n".join(result["table"])
     assert "gpu-node" in text
     assert "bm01" in text
-    assert "node_boot_rollout_digest" in text
+    assert "node_boot_rollout_image" in text
 
 
 def test_a_node_without_systemd_is_reported(call, monkeypatch):

@@ -110,7 +110,7 @@ def test_a_second_operator_cannot_change_nodes_that_another_rollout_holds(fleet)
         (held,) = holds.read_all(fleet.store)
         scripts = channels.node_scripts(fleet.store)
         for playbook, (arguments, what) in REFUSED.items():
-            status, output = fleet.play(playbook, *arguments, node_boot_rollout_digest=NEW.digest)
+            status, output = fleet.play(playbook, *arguments, node_boot_rollout_image=NEW.digest)
             assert status == 2, output
             holder = held.holder
             who = f"{what}: held by {holder.user} on {holder.host} since {holder.since} (rollout.yml, process"

@@ -102,13 +102,13 @@ def test_the_table_has_a_line_for_each_image_in_the_order_of_the_reasons():
     images = [
         Named("boot01", A, "", ("keep",)),
         Named("boot02", A, "gpu-node", ()),
-        Named("the inventory", A, "", ("node_boot_rollout_digest",)),
+        Named("the inventory", A, "", ("node_boot_rollout_image",)),
         Named("boot01", C, "login", ()),
     ]
-    reasons = {B: ["it runs on bm01"], A: ["keep (boot01)", "node_boot_rollout_digest (the inventory)"]}
+    reasons = {B: ["it runs on bm01"], A: ["keep (boot01)", "node_boot_rollout_image (the inventory)"]}
     assert table(reasons, images) == [
         "stays bbbbbbbbbbbb (in no store): it runs on bm01",
-        "stays aaaaaaaaaaaa gpu-node: keep (boot01), node_boot_rollout_digest (the inventory)",
+        "stays aaaaaaaaaaaa gpu-node: keep (boot01), node_boot_rollout_image (the inventory)",
     ]
 
 
