@@ -101,7 +101,7 @@ def image_datum(result: Any, image: Any, channels: Mapping[str, set[str]] | None
     if not digest and channels is None:
         return datum(IMAGE, UNKNOWN, "its boot servers were not read", now_s, details)
     if len(named_digests) != 1:
-        names = " and ".join(sorted(digest[:SHORT_DIGEST] for digest in named_digests)) or "nothing"
+        names = " and ".join(sorted(candidate[:SHORT_DIGEST] for candidate in named_digests)) or "nothing"
         return datum(IMAGE, UNKNOWN, f"the channel {channel} names {names} on the boot servers", now_s, details)
     (wanted,) = named_digests
     of_channel = f" of {channel}" if not digest else ""
