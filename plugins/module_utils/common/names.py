@@ -30,8 +30,8 @@ def nearest(name: str, valid_names: Iterable[str]) -> str:
 
 def _near(name: str, valid_names: list[str]) -> list[str]:
     """Return the name of which ``name`` is a likely misspelling, also one with the same letters ("nsf", "nfs")."""
-    near = get_close_matches(name, valid_names, n=1, cutoff=NEAR)
-    return near or [valid for valid in valid_names if sorted(valid) == sorted(name)][:1]
+    matches = get_close_matches(name, valid_names, n=1, cutoff=NEAR)
+    return matches or [valid for valid in valid_names if sorted(valid) == sorted(name)][:1]
 
 
 def valid_settings(setting: str, valid_names: Iterable[str]) -> str:

@@ -65,17 +65,17 @@ class Settings:
         self.need(setting)
         return self.value(setting, check)
 
-    def load(self, kind: type, checks: Mapping[str, Check], **others: Any) -> Any:
+    def load(self, kind: type, checks: Mapping[str, Check], **fixed: Any) -> Any:
         """Return a ``kind``, a dataclass, of the settings in ``checks``, the only valid ones.
 
-        A setting that is left out has the value in ``others`` or the default of its field; without both it is refused.
+        A setting that is left out has the value in ``fixed`` or the default of its field; without both it is refused.
         """
         self.only(*checks)
         for item in fields(kind):
-            if item.default is MISSING and item.default_factory is MISSING and item.name not in others:
+            if item.default is MISSING and item.default_factory is MISSING and item.name not in fixed:
                 self.need(item.name)
         settings = {name: self.value(name, check) for name, check in checks.items() if name in self.data}
-        return kind(**{**others, **settings})
+        return kind(**{**fixed, **settings})
 
     def part(self, setting: str) -> Settings:
         """Return the settings in the dictionary ``setting``, none if it is left out."""

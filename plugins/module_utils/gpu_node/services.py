@@ -19,7 +19,7 @@ def ensure(system: System, names: list[str], start: bool, in_image: bool, check:
     if in_image:
         states = _of_image(system, names)
     else:
-        states = {each.name: (each.active_state, each.file_state) for each in unit_states(system, names)}
+        states = {unit.name: (unit.active_state, unit.file_state) for unit in unit_states(system, names)}
     for name in names:
         active, enabled = states.get(name, ("", ""))
         if enabled not in ENABLED:

@@ -43,9 +43,9 @@ def observe(system: System, request: dict[str, Any]) -> Outcome:
         system.run(["rpm", "--query", "--whatprovides", *wanted])
     sockets = request["sockets"].get(family, [])
     for state in unit_states(system, sockets) if sockets else []:
-        words = f"{state.active_state} {state.file_state}"
-        if words != "active enabled":
-            outcome.differ(state.name, words, "active enabled")
+        present = f"{state.active_state} {state.file_state}"
+        if present != "active enabled":
+            outcome.differ(state.name, present, "active enabled")
     return outcome
 
 

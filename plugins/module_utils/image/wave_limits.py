@@ -42,16 +42,16 @@ class WaveLimits:
 
         A node for which no room is left waits for a later wave; a single node always fits (``read``).
         """
-        taken: Counter[tuple[str, str]] = Counter()
+        nodes_by_domain: Counter[tuple[str, str]] = Counter()
         names: list[str] = []
         drawn_kw = 0.0
         for node in pending:
             if len(names) == size:
                 break
-            fits = all(taken[domain] < self.nodes.get(domain, size) for domain in node.domains)
+            fits = all(nodes_by_domain[domain] < self.nodes.get(domain, size) for domain in node.domains)
             if fits and (self.power_kw is None or not names or drawn_kw + node.power_kw <= self.power_kw):
                 names.append(node.name)
-                taken.update(node.domains)
+                nodes_by_domain.update(node.domains)
                 drawn_kw += node.power_kw
         return names
 
@@ -78,7 +78,7 @@ def read(limits: Mapping[str, Any], nodes: Sequence[Placed]) -> WaveLimits:
     that no node has, and nodes that a limit cannot count or never lets start.
     """
     sizes = Counter(domain for node in nodes for domain in node.domains)
-    most: dict[tuple[str, str], int] = {}
+    limits_of_domains: dict[tuple[str, str], int] = {}
     for kind, value in limits.items():
         subject = f"node_boot_rollout_limits: {kind}"
         if kind == POWER:
@@ -86,7 +86,7 @@ def read(limits: Mapping[str, Any], nodes: Sequence[Placed]) -> WaveLimits:
         share, text = _SHARE.fullmatch(str(value)), str(value)
         if not (share and 1 <= int(share[1]) <= 100) and not (_COUNT.fullmatch(text) and int(text) > 0):
             raise ImageError(f"{value!r} is neither a number of nodes nor a share", REMEDY, subject=subject)
-        unknown = [node.name for node in nodes if kind not in {own for own, _name in node.domains}]
+        unknown = [node.name for node in nodes if kind not in {present_kind for present_kind, _name in node.domains}]
         if unknown:
             raise ImageError(
                 f"{len(unknown)} nodes are in none, the first of them is {unknown[0]}",
@@ -94,8 +94,8 @@ def read(limits: Mapping[str, Any], nodes: Sequence[Placed]) -> WaveLimits:
                 subject=subject,
             )
         for domain in (domain for domain in sizes if domain[0] == kind):
-            most[domain] = max(1, sizes[domain] * int(share[1]) // 100) if share else int(text)
-    return WaveLimits(most, _power(limits[POWER], nodes) if POWER in limits else None)
+            limits_of_domains[domain] = max(1, sizes[domain] * int(share[1]) // 100) if share else int(text)
+    return WaveLimits(limits_of_domains, _power(limits[POWER], nodes) if POWER in limits else None)
 
 
 def _power(value: Any, nodes: Sequence[Placed]) -> float:

@@ -85,8 +85,8 @@ def read_request(data: Mapping[str, Any]) -> LogsRequest:
         _check_tls(part, kafka.ca, kafka.certificate, kafka.key)
     if settings.data.get("elasticsearch"):
         part = settings.part("elasticsearch")
-        others = {"index": INDEX, "user": NAME, "password_file": plain_path}
-        elasticsearch = part.load(Elasticsearch, {"servers": _several(SERVER), **others, **TLS})
+        checks = {"index": INDEX, "user": NAME, "password_file": plain_path}
+        elasticsearch = part.load(Elasticsearch, {"servers": _several(SERVER), **checks, **TLS})
         _check_tls(part, elasticsearch.ca, elasticsearch.certificate, elasticsearch.key)
         _check_servers(part, elasticsearch)
     if not kafka and not elasticsearch:

@@ -26,23 +26,23 @@ CONF = nccl_conf.CONF
 def converge(system: System, options: dict[str, Any], check: bool = False) -> Outcome:
     """Bring the host to the options of the module ``roce_host``. Raises HostError, before a change for invalid options.
 
-    Facts: ``nics`` and ``cannot`` (see ``ensure``), ``before`` (what ``restored`` takes), ``applications``: NCCL with
+    Facts: ``nics`` and ``cannot`` (see ``ensure``), ``earlier`` (what ``restored`` takes), ``applications``: NCCL with
     the wanted settings, or without these with the settings of the file, if it has a traffic class.
     """
     nics = options["nics"]
     settings = {} if nics is None else ensure.settings(options["policy"], nics, options["rdma_class"])
     nccl = None if options["nccl"] is None else _nccl(options)
     is_whole = options["stage"] == ALL
-    before: dict[str, Any] = {"saved": unit.saved(system, persistence.SERVICE)}
+    earlier: dict[str, Any] = {"saved": unit.saved(system, persistence.SERVICE)}
     outcome = Outcome()
     if nics is not None and options["now"]:
         outcome = ensure.ensure(system, settings, check, options["stage"])
-        before["nics"] = outcome.facts.pop("nics_before")
+        earlier["nics"] = outcome.facts.pop("nics_before")
     if nics is not None and is_whole:
         outcome = outcome.and_then(unit.ensure(system, persistence.SERVICE, settings, check, running=options["now"]))
     if nccl is not None:
         content = system.read_bytes(CONF)
-        before["nccl_conf"] = None if content is None else b64encode(content).decode()
+        earlier["nccl_conf"] = None if content is None else b64encode(content).decode()
         if is_whole:
             outcome = outcome.and_then(nccl_file.write(system, nccl_conf.text(nccl).encode(), check))
         outcome.facts["applications"] = [_application(nccl)]
@@ -50,7 +50,7 @@ def converge(system: System, options: dict[str, Any], check: bool = False) -> Ou
     else:
         conf = nccl_conf.settings_in(system.read(CONF) or "")
         outcome.facts["applications"] = [_application(conf)] if conf.get("NCCL_IB_TC", "").isdecimal() else []
-    outcome.facts["before"] = before
+    outcome.facts["before"] = earlier
     return outcome
 
 

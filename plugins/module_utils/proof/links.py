@@ -39,10 +39,10 @@ def link_claims(
         for device in devices_of(link):
             by_device.setdefault(device, []).append(link)
     unknown = set(unread)
-    for device, own in by_device.items():
-        silent = [link for link in own if link in unknown]
+    for device, device_links in by_device.items():
+        silent = [link for link in device_links if link in unknown]
         if silent:
-            reason = f"{device}: {len(silent)} of its {len(own)} links were not read: {excerpt(silent)}"
+            reason = f"{device}: {len(silent)} of its {len(device_links)} links were not read: {excerpt(silent)}"
             claims.append(Claim(UNREAD, f"{device}: its links", PLANNED, None, False, source, reason))
         elif device not in sick:
             claims.append(Claim(LAYER, f"{device}: its links", PLANNED, PLANNED, True, source))

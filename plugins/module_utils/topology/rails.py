@@ -46,16 +46,16 @@ def rails(host: Host, ports: Sequence[str] = ()) -> tuple[list[Rail], list[str]]
     nics, notes = _planned(host, ports) if ports else (_below_switches_of(paths, gpus, host), [])
     chosen: dict[str, list[str]] = {nic.address: [] for nic in nics.values()}
     for gpu in gpus:
-        near = _nearest(paths, gpu.address, {address: len(others) for address, others in chosen.items()})
-        if near:
-            chosen[near].append(gpu.address)
-    alone = [gpu.address for gpu in gpus if not any(gpu.address in others for others in chosen.values())]
+        nearest = _nearest(paths, gpu.address, {address: len(gpus_of_nic) for address, gpus_of_nic in chosen.items()})
+        if nearest:
+            chosen[nearest].append(gpu.address)
+    alone = [gpu.address for gpu in gpus if not any(gpu.address in gpus_of_nic for gpus_of_nic in chosen.values())]
     shares = dict.fromkeys((gpu.address for gpu in gpus), 0)
-    for address, others in chosen.items():
-        near = None if others else _nearest(paths, address, shares)
-        if near:
-            others.append(near)
-            shares[near] += 1
+    for address, gpus_of_nic in chosen.items():
+        nearest = None if gpus_of_nic else _nearest(paths, address, shares)
+        if nearest:
+            gpus_of_nic.append(nearest)
+            shares[nearest] += 1
     if alone:
         notes.append(f"GPUs without a NIC of a rail below their PCIe switch: {', '.join(alone)}")
     return [Rail(number, nic, tuple(chosen[nic.address])) for number, nic in sorted(nics.items())], notes
@@ -80,19 +80,19 @@ def _planned(host: Host, ports: Sequence[str]) -> tuple[dict[int, Function], lis
 
 
 def _below_switches_of(paths: Paths, gpus: Sequence[Function], host: Host) -> dict[int, Function]:
-    near = [
+    devices = [
         nic
         for nic in _physical(host, "nic")
         if any(paths.path_class(nic.address, gpu.address) in OF_ONE_SWITCH for gpu in gpus)
     ]
-    return dict(enumerate(near))
+    return dict(enumerate(devices))
 
 
 def _nearest(paths: Paths, address: str, loads: dict[str, int]) -> str | None:
     """Return the nearest of the devices below the same switch, of equally near ones the one with the least load."""
     ranked = []
-    for other, load in loads.items():
-        path = paths.path_class(address, other)
+    for device, load in loads.items():
+        path = paths.path_class(address, device)
         if path in OF_ONE_SWITCH:
-            ranked.append((OF_ONE_SWITCH.index(path), load, other))
+            ranked.append((OF_ONE_SWITCH.index(path), load, device))
     return min(ranked)[2] if ranked else None

@@ -232,10 +232,10 @@ def accepted_rates(claims_before: list[Claim]) -> dict[str, float]:
     """
     # A rate that was too low on the first day says nothing of a healthy node.
     slow = {claim.claim for claim in claims_before if claim.holds is False}
-    kept = [claim for claim in claims_before if claim.claim not in slow]
-    sources = {claim.claim: claim.source for claim in kept if claim.layer == LAYER}
+    fast_claims = [claim for claim in claims_before if claim.claim not in slow]
+    sources = {claim.claim: claim.source for claim in fast_claims if claim.layer == LAYER}
     rates = {}
-    for name, rate in measured(kept).items():
+    for name, rate in measured(fast_claims).items():
         test, address = name.partition(",")[0], sources[name].partition("nvbandwidth, ")[2]
         if test in (measuring_tools.TO_GPU, measuring_tools.FROM_GPU) and address:
             rates[f"{test} {address}"] = rate

@@ -167,9 +167,9 @@ def _leaves(system: System, name: str, levels: list[str]) -> set[str]:
     level = system.read(f"{BLOCK}/{name}/md/level")
     if level:
         levels.append(level)
-    below = system.names(f"{BLOCK}/{name}/slaves")
-    if below:
-        return {leaf for slave in below for leaf in _leaves(system, slave, levels)}
+    slaves = system.names(f"{BLOCK}/{name}/slaves")
+    if slaves:
+        return {leaf for slave in slaves for leaf in _leaves(system, slave, levels)}
     return {re.sub(r"(nvme\d+n\d+)p\d+$", r"\1", name)}
 
 

@@ -120,8 +120,8 @@ def _virtual(facts: f.StorageFacts) -> list[Hurdle]:
     """Return the hurdle of a guest, in whose tree the host's switches and ACS are not seen (gds-nvidia-fs#11)."""
     if not facts.virtual_machine:
         return []
-    what = "this is a virtual machine, in which no success with NVMe drives is known"
-    return [Hurdle(what, "measure it with gdsio", known=False)]
+    cause = "this is a virtual machine, in which no success with NVMe drives is known"
+    return [Hurdle(cause, "measure it with gdsio", known=False)]
 
 
 def _driver(facts: f.StorageFacts) -> list[Hurdle]:
@@ -210,8 +210,8 @@ def _pairs(host: Host, gpus: list[Function], system: f.MountedFileSystem) -> tup
     for drive in drives:
         reasons = {gpu.address: reach.forbidden(gpu.address, drive.address) for gpu in gpus}
         if reasons and all(reasons.values()):
-            why = next(reason for reason in reasons.values() if reason)
-            hurdles.append(Hurdle(f"no GPU reaches drive {drive.address}: {why}", "set gpu_node_pci.acs: bare_metal"))
+            cause = next(reason for reason in reasons.values() if reason)
+            hurdles.append(Hurdle(f"no GPU reaches drive {drive.address}: {cause}", "set gpu_node_pci.acs: bare_metal"))
             continue
         redirected = [gpu.address for gpu in gpus if reach.redirected(gpu.address, drive.address)]
         if redirected:

@@ -140,14 +140,14 @@ def remove(system: System, service: BootService, check: bool = False) -> Outcome
 
 
 def remove_unit(
-    system: System, unit: str, wants: str, paths: Sequence[str], options: Sequence[str], check: bool
+    system: System, unit: str, link: str, paths: Sequence[str], options: Sequence[str], check: bool
 ) -> Outcome:
-    """Disable a unit and remove its files. ``wants``: the link that enables it. Raises HostError.
+    """Disable a unit and remove its files. ``link``: the link that enables it. Raises HostError.
 
     ``options`` are those of ``systemctl disable``; with ``--root=/``, in an image, no systemd is reloaded.
     """
     outcome = Outcome()
-    if system.exists(wants):
+    if system.exists(link):
         outcome.differ(f"{unit} enabled", True, False)
         if not check:
             system.run(["systemctl", "disable", *options, unit])

@@ -105,7 +105,7 @@ def wanted(
     data: Any,
     acs: acs_argument.AcsDecision = acs_argument.NOT_NEEDED,
     modules_off: Sequence[str] = (),
-    others: Sequence[str] = (),
+    further: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
     """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
     request = _read(data)
@@ -113,7 +113,7 @@ def wanted(
     if not avic.unsupported_reason(system):
         first += _avic(request)
     arguments = _with_modules_off(_complete(request, first), modules_off)
-    arguments += [argument for argument in others if argument not in arguments]
+    arguments += [argument for argument in further if argument not in arguments]
     if acs.argument:
         arguments.append(acs.argument)
     return command_line.checked(arguments, request.value("remove", values.texts, []))

@@ -24,7 +24,7 @@ def at_once(
     attempt: Callable[[str], Outcome],
     ended: Ended[Outcome],
     limit_s: Callable[[str], float],
-    most: int = AT_ONCE,
+    limit: int = AT_ONCE,
 ) -> None:
     """Run ``attempt`` for each name, and again when ``ended`` returns the seconds until then.
 
@@ -43,12 +43,12 @@ def at_once(
             results.put((number, error))
 
     while due or running:
-        while due and len(running) < most and due[0][0] <= time.monotonic():
+        while due and len(running) < limit and due[0][0] <= time.monotonic():
             _at_s, number_of_attempt, name = heapq.heappop(due)
             running[number_of_attempt] = (name, time.monotonic() + limit_s(name))
             threading.Thread(target=work, args=(number_of_attempt, name), daemon=True).start()
         ends = [end_s for _name, end_s in running.values()]
-        next_s = min(ends + ([due[0][0]] if due and len(running) < most else []))
+        next_s = min(ends + ([due[0][0]] if due and len(running) < limit else []))
         arrived: list[tuple[int, Outcome | Exception]] = []
         try:
             arrived.append(results.get(timeout=max(0.0, next_s - time.monotonic())))

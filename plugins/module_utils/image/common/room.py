@@ -177,20 +177,20 @@ def require_namespaces() -> None:
 
 def _programs(network: bool) -> list[str]:
     """Return the words for the build host's programs and the files that these need."""
-    words = ["--ro-bind", "/usr", "/usr"]
+    options = ["--ro-bind", "/usr", "/usr"]
     for name in OF_USR:
         path = Path("/", name)
         if path.is_symlink():
-            words += ["--symlink", os.readlink(path), os.fspath(path)]
+            options += ["--symlink", os.readlink(path), os.fspath(path)]
         elif path.is_dir():
-            words += ["--ro-bind", os.fspath(path), os.fspath(path)]
+            options += ["--ro-bind", os.fspath(path), os.fspath(path)]
     names = [*ETC, *(ETC_OF_NETWORK if network else ()), *sorted(path.name for path in Path("/etc").glob("python3*"))]
-    return words + [word for name in names for word in ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")]
+    return options + [word for name in names for word in ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")]
 
 
 def _lent(option: str, paths: Iterable[Path]) -> list[str]:
     """Return the words for paths that may lead over links: each is at its name, and where it leads to."""
-    words: list[str] = []
+    options: list[str] = []
     names = {Path("/usr")}
     for path in paths:
         real = path.resolve()
@@ -198,8 +198,8 @@ def _lent(option: str, paths: Iterable[Path]) -> list[str]:
             # What is in a directory that the room has already is there, as a link if it is one.
             if not names.intersection((name, *name.parents)):
                 names.add(name)
-                words += [option, os.fspath(real), os.fspath(name)]
-    return words
+                options += [option, os.fspath(real), os.fspath(name)]
+    return options
 
 
 def _closed_proc(place: str) -> list[str]:
@@ -207,16 +207,16 @@ def _closed_proc(place: str) -> list[str]:
 
     Processes and the links to the reader's own one stay as they are.
     """
-    words = []
+    options = []
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
         if entry.name.isdigit() or entry.is_symlink():
             continue
         mode = entry.stat().st_mode
         if entry.name in HIDDEN or (stat.S_ISREG(mode) and not mode & stat.S_IROTH and not mode & stat.S_IWUSR):
-            words += ["--ro-bind", "/dev/null", f"{place}/{entry.name}"]
+            options += ["--ro-bind", "/dev/null", f"{place}/{entry.name}"]
         elif stat.S_ISDIR(mode) or mode & stat.S_IWUSR:
-            words += ["--ro-bind", f"/proc/{entry.name}", f"{place}/{entry.name}"]
-    return words
+            options += ["--ro-bind", f"/proc/{entry.name}", f"{place}/{entry.name}"]
+    return options
 
 
 def _octal(data: bytes) -> str:

@@ -134,8 +134,10 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
         ]
         readable = readable_paths(layer.archives)
 
-        def dnf(*words: str, network: bool) -> subprocess.CompletedProcess[str]:
-            return run.process(entered(root, [*command, *words], network, readable, [Path(folder)]), env=environment)
+        def dnf(*arguments: str, network: bool) -> subprocess.CompletedProcess[str]:
+            return run.process(
+                entered(root, [*command, *arguments], network, readable, [Path(folder)]), env=environment
+            )
 
         with caches.downloading(root, run):
             process = dnf("makecache", network=True)

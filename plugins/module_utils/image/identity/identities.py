@@ -115,8 +115,8 @@ def ensure(
         unchanged = _kept(nodes, parsed, signer)
         wanted = {node.name: digest for node, digest in zip(nodes, unchanged.digests)}
         signers = {node.name: identity.signer(node.name, node.secrets) for node in nodes}
-        known = {name for name, signer in signers.items() if store.contents(IDENTITY, _signer_of(name)) == signer}
-        changed = [node for node in nodes if node.name not in unchanged.names & known]
+        signed = {name for name, signer in signers.items() if store.contents(IDENTITY, _signer_of(name)) == signer}
+        changed = [node for node in nodes if node.name not in unchanged.names & signed]
         new = [node for node in changed if node.proven]
         withheld = tuple(node.name for node in changed if not node.proven)
         change = BundleChange(

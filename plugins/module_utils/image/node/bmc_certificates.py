@@ -68,19 +68,19 @@ def enrol_in(
     def shown() -> dict[str, bool]:
         return {name: wanted in _stored(connection, collections[name]) for name in databases}
 
-    before = FirmwareKeys(shown(), bool(secure_boot.get(ENABLE)))
+    old_keys = FirmwareKeys(shown(), bool(secure_boot.get(ENABLE)))
     if check:
-        return Enrolment(before, FirmwareKeys(dict.fromkeys(databases, True), enable or before.enabled))
-    lacking = [name for name in databases if not before.databases[name]]
+        return Enrolment(old_keys, FirmwareKeys(dict.fromkeys(databases, True), enable or old_keys.enabled))
+    lacking = [name for name in databases if not old_keys.databases[name]]
     for name in lacking:
         connection.post(collections[name], data={"CertificateString": certificate, "CertificateType": "PEM"})
-    held = shown()
-    pending = tuple(name for name in lacking if not held[name])
+    is_enrolled = shown()
+    pending = tuple(name for name in lacking if not is_enrolled[name])
     # A node whose firmware does not yet trust the site's programs would not boot.
-    if enable and not before.enabled and all(held.values()):
+    if enable and not old_keys.enabled and all(is_enrolled.values()):
         answer = connection.get(place)
         connection.patch(place, data={ENABLE: True}, etag=answer.headers.get("ETag"))
-    return Enrolment(before, FirmwareKeys(held, bool(connection.get(place).json().get(ENABLE))), pending)
+    return Enrolment(old_keys, FirmwareKeys(is_enrolled, bool(connection.get(place).json().get(ENABLE))), pending)
 
 
 def _collections(connection: Any, secure_boot: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -96,7 +96,7 @@ def _stored(connection: Any, collection: str) -> set[bytes]:
     """Return the certificates of a database, DER, that the BMC shows in PEM."""
     members = connection.get(collection).json()["Members"]
     texts = [connection.get(member["@odata.id"]).json().get("CertificateString") for member in members]
-    return {found for text in texts for found in _certificates(str(text))}
+    return {certificate for text in texts for certificate in _certificates(str(text))}
 
 
 def _certificates(text: str) -> Iterator[bytes]:

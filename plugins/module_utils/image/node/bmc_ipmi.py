@@ -43,13 +43,13 @@ def fence(bmc: BootBmc, check: bool) -> str:
     With ``check`` the power is only read.
     """
     session = connect(bmc)
-    before = power(session)
-    if before == "off" or check:
-        return before
+    old_power = power(session)
+    if old_power == "off" or check:
+        return old_power
     with errors_of_bmc():
         accepted(session.set_power("off", wait=bmc.power_timeout_s))
     wait_for_power(lambda: power(session), "off", bmc.power_timeout_s)
-    return before
+    return old_power
 
 
 def connect(bmc: BootBmc) -> Any:

@@ -69,15 +69,15 @@ def fence(bmc: BootBmc, check: bool) -> str:
     """
     with errors_of_bmc():
         system = find_system(connect(bmc), bmc)
-    before = power(system)
-    if before == "off" or check:
-        return before
+    old_power = power(system)
+    if old_power == "off" or check:
+        return old_power
     with errors_of_bmc():
         if sushy.ResetType.FORCE_OFF not in system.get_allowed_reset_system_values():
             raise BmcError("it does not offer ForceOff")
         system.reset_system(sushy.ResetType.FORCE_OFF)
     wait_for_power(lambda: power(system), "off", bmc.power_timeout_s)
-    return before
+    return old_power
 
 
 @contextmanager

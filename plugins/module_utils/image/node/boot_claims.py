@@ -68,10 +68,10 @@ class NodePlan:
         """Build an instance from the options of node_image_proof. Raises ImageError."""
         mac = checked_mac(options["mac"], f"node {name}").replace("-", ":")
         nics = tuple(stated_nics(mac, options["nics"], f"node {name}"))
-        given = (options["report"], nics, options["sequence"], options["booted"], options["secure_boot"])
+        terms = (options["report"], nics, options["sequence"], options["booted"], options["secure_boot"])
         prediction = measured.load(options["prediction"], options["digest"]) if options["prediction"] else None
         files = node_files.digest_of(options["files"])
-        return cls(mac, tuple(options["servers"]), *given, prediction, files, tuple(options["caches"]))
+        return cls(mac, tuple(options["servers"]), *terms, prediction, files, tuple(options["caches"]))
 
 
 def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
@@ -80,7 +80,7 @@ def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Ma
     report = {
         key: list(value) if isinstance(value, tuple) else value for key, value in (state.get("report") or {}).items()
     }
-    made = [
+    result = [
         compare(BOOT, "the first stage booted this node", name, report.get("node"), PATH),
         compare(BOOT, "the image's name is that of its manifest", manifest.name, report.get("name"), PATH),
         compare(BOOT, "the first stage ran in the image's kernel", manifest.kernel.version, report.get("kernel"), PATH),
@@ -102,12 +102,12 @@ def claims(name: str, digest: str, manifest: Manifest, plan: NodePlan, state: Ma
         _warnings(report),
     ]
     if plan.secure_boot:
-        made += [compare(BOOT, VERIFIED, True, state.get("secure_boot"), SECURE_BOOT), *_measured(plan, state)]
+        result += [compare(BOOT, VERIFIED, True, state.get("secure_boot"), SECURE_BOOT), *_measured(plan, state)]
     if FORMAT in manifest.first_stage.knows:
-        return [*made, _words(plan, report, state), *_statement(plan, report), *_settings(plan, report)]
-    words = _words_before_statements(name, digest, plan)
-    words_claim = _compared_words(words, state.get("boot_arguments"))
-    return [*made, words_claim, not_applicable(BOOT, SEQUENCE, "a statement", PATH, NO_STATEMENT)]
+        return [*result, _words(plan, report, state), *_statement(plan, report), *_settings(plan, report)]
+    planned = _words_before_statements(name, digest, plan)
+    words_claim = _compared_words(planned, state.get("boot_arguments"))
+    return [*result, words_claim, not_applicable(BOOT, SEQUENCE, "a statement", PATH, NO_STATEMENT)]
 
 
 def _measured(plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
@@ -116,16 +116,24 @@ def _measured(plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
     if plan.prediction is None or pcrs is None:
         reason = "the node has no TPM" if plan.prediction else f"the image has no prediction; {measured.AGAIN}"
         return [not_applicable(BOOT, MEASURED, "predicted PCRs", source, reason)]
-    found = measured.verdicts(plan.prediction, measured.Seen(pcrs, state.get("firmware_log")))
+    verdicts = measured.verdicts(plan.prediction, measured.Seen(pcrs, state.get("firmware_log")))
     return [
-        Claim(BOOT, f"PCR {one.pcr}: {one.says}", list(one.wanted), one.seen, not one.problem, source, one.problem)
-        for one in found
+        Claim(
+            BOOT,
+            f"PCR {verdict.pcr}: {verdict.says}",
+            list(verdict.wanted),
+            verdict.seen,
+            not verdict.problem,
+            source,
+            verdict.problem,
+        )
+        for verdict in verdicts
     ]
 
 
-def _compared_words(words: Sequence[str], seen: Sequence[str] | None) -> Claim:
+def _compared_words(planned: Sequence[str], seen: Sequence[str] | None) -> Claim:
     claim = "the command line has no other words of the boot than its script writes"
-    return compare(BOOT, claim, list(words), seen, COMMAND_LINE)
+    return compare(BOOT, claim, list(planned), seen, COMMAND_LINE)
 
 
 def _words(plan: NodePlan, report: Mapping[str, Any], state: Mapping[str, Any]) -> Claim:
@@ -139,10 +147,10 @@ def _words(plan: NodePlan, report: Mapping[str, Any], state: Mapping[str, Any]) 
     if plan.secure_boot:
         return _compared_words(sealed_words(report.get("image", "")), seen)
     seen = None if seen is None else [word for word in seen if word != NICS_ARGUMENT]
-    given: list[str] = next(
+    stated: list[str] = next(
         (word.partition("=")[2].split(",") for word in seen or [] if word.startswith("sailloft.servers=")), []
     )
-    servers = given if sorted(given) == sorted(report.get("servers", [])) else report.get("servers", [])
+    servers = stated if sorted(stated) == sorted(report.get("servers", [])) else report.get("servers", [])
     settings = (report.get("image", ""), ",".join(servers), report.get("node", ""), report.get("report_url", ""))
     return _compared_words([INITRD, *boot_words(*settings, report.get("mac", "").replace(":", "-"))], seen)
 
@@ -155,26 +163,26 @@ def _words_before_statements(name: str, digest: str, plan: NodePlan) -> list[str
 
 def _statement(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
     sequence, clock, rollback = (report.get(key) for key in ("statement", "clock", "rollback"))
-    least = max(plan.sequence, 1) if plan.booted else 1
-    holds = (sequence or 0) >= least
+    minimum = max(plan.sequence, 1) if plan.booted else 1
+    holds = (sequence or 0) >= minimum
     # The next run, in which the node does not boot, knows only this much: its proof then does not change.
-    wanted = "a signed statement" if holds else f"statement {least} or later"
-    made = [
+    wanted = "a signed statement" if holds else f"statement {minimum} or later"
+    result = [
         Claim(BOOT, SEQUENCE, wanted, sequence, holds, PATH),
         compare(BOOT, "the node booted by its NIC", plan.mac, report.get("mac"), PATH),
     ]
-    kept = "the node refuses older statements than it has seen"
+    claim = "the node refuses older statements than it has seen"
     if rollback == "expiry":
         reasons = [text for text in report.get("warnings", []) if text.startswith("the TPM ")]
         reason = (reasons or ["rollback protection: expiry only, the node has no TPM"])[0]
-        made.append(not_applicable(BOOT, kept, "TPM", PATH, reason, rollback))
+        result.append(not_applicable(BOOT, claim, "TPM", PATH, reason, rollback))
     else:
-        made.append(compare(BOOT, kept, "TPM", rollback, PATH))
+        result.append(compare(BOOT, claim, "TPM", rollback, PATH))
     right = "the node's clock is not before its statement"
-    made.append(
+    result.append(
         not_applicable(BOOT, right, "", PATH, str(clock), clock) if clock else compare(BOOT, right, "", clock, PATH)
     )
-    return made
+    return result
 
 
 def _settings(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
@@ -188,22 +196,22 @@ def _settings(plan: NodePlan, report: Mapping[str, Any]) -> list[Claim]:
     ]
     sequence = report.get("statement") or 0
     later = 0 < sequence < plan.sequence and not plan.booted
-    caches, made = report.get("caches"), []
+    caches, result = report.get("caches"), []
     by_caches = "the node's caches are the inventory's"
     if report and caches is None:
-        made.append(not_applicable(BOOT, by_caches, sorted(plan.caches), PATH, NO_CACHES))
+        result.append(not_applicable(BOOT, by_caches, sorted(plan.caches), PATH, NO_CACHES))
     else:
         rows.append((by_caches, sorted(plan.caches), caches and sorted(caches)))
     for claim, wanted, seen in rows:
         if later and seen is not None and seen != wanted:
             reason = f"it booted by statement {sequence}, now there is {plan.sequence}; it takes effect when it boots"
-            made.append(not_applicable(BOOT, claim, wanted, PATH, reason, seen))
+            result.append(not_applicable(BOOT, claim, wanted, PATH, reason, seen))
         else:
-            made.append(compare(BOOT, claim, wanted, seen, PATH))
+            result.append(compare(BOOT, claim, wanted, seen, PATH))
     server, stated = report.get("server"), [*(servers or []), *(caches or [])]
     last = "the last layer came from one of these servers or caches"
-    made.append(Claim(BOOT, last, stated, server, server is not None and server in stated, PATH))
-    return made
+    result.append(Claim(BOOT, last, stated, server, server is not None and server in stated, PATH))
+    return result
 
 
 def _host_key(report: Mapping[str, Any], state: Mapping[str, Any]) -> Claim:
@@ -217,8 +225,8 @@ def _host_key(report: Mapping[str, Any], state: Mapping[str, Any]) -> Claim:
 
 def _warnings(report: Mapping[str, Any]) -> Claim:
     warnings = report.get("warnings")
-    others = [text for text in warnings or [] if not HARMLESS.match(text)]
+    harmful = [text for text in warnings or [] if not HARMLESS.match(text)]
     claim = "the first stage has warned of nothing"
-    if warnings and not others:
+    if warnings and not harmful:
         return not_applicable(BOOT, claim, [], PATH, "; ".join(warnings), warnings)
-    return compare(BOOT, claim, [], others if warnings is not None else None, PATH)
+    return compare(BOOT, claim, [], harmful if warnings is not None else None, PATH)

@@ -97,14 +97,14 @@ class BootRow:
         """Begin to boot the node: nothing that was read before shows whether it holds."""
         self.tried, self.holds, self.why, self.doubt = True, False, "", ""
 
-    def fails(self, why: str) -> None:
+    def fails(self, cause: str) -> None:
         """Take note why the node is not proven."""
-        self.holds, self.unproven, self.why = False, False, why
+        self.holds, self.unproven, self.why = False, False, cause
 
-    def failed_if(self, why: str) -> None:
+    def failed_if(self, cause: str) -> None:
         """Take note of a failure, if there is one."""
-        if why:
-            self.fails(why)
+        if cause:
+            self.fails(cause)
 
     def restarted(self, failure: str, requested: bool) -> None:
         """Take note of what the BMC did. A node is out of service from here on, also if its BMC failed."""
@@ -113,11 +113,11 @@ class BootRow:
             self.fails(failure)
         self.doubt = failure
 
-    def proven_by(self, state: Mapping[str, Any], holds: bool, why: str) -> None:
+    def proven_by(self, state: Mapping[str, Any], holds: bool, cause: str) -> None:
         """Take note of a proof."""
         self.running, self.boot_id = state.get("image") or "", state.get("boot_id") or ""
         self.answers, self.unproven = True, False
-        self.holds, self.why = holds, "" if holds else why
+        self.holds, self.why = holds, "" if holds else cause
 
 
 def would_boot(rows: Mapping[str, BootRow]) -> list[str]:
@@ -142,14 +142,14 @@ def lost_place(name: str, place: str, error: Exception) -> str:
     return str(ImageError(cause, "check its address and that it is up", subject=name))
 
 
-def command_failure(name: str, words: list[str], place: str, outcome: Mapping[str, Any] | Exception) -> str:
+def command_failure(name: str, argv: list[str], place: str, outcome: Mapping[str, Any] | Exception) -> str:
     """Return why a command of a node's hook failed on the host ``place``; empty if it did not."""
     if isinstance(outcome, Exception):
-        return f"{name}: {place}, where the command {' '.join(words)} runs, does not answer: {last_line(str(outcome))}"
+        return f"{name}: {place}, where the command {' '.join(argv)} runs, does not answer: {last_line(str(outcome))}"
     if outcome["rc"] == 0:
         return ""
-    said = command_output(outcome) or "no output"
-    return f"{name}: the command {' '.join(words)} failed on {place} with status {outcome['rc']}: {said}"
+    output = command_output(outcome) or "no output"
+    return f"{name}: the command {' '.join(argv)} failed on {place} with status {outcome['rc']}: {output}"
 
 
 def command_output(outcome: Mapping[str, Any]) -> str:
@@ -246,6 +246,6 @@ class BootProgress:
         self.shown_s = now_s
         start = f"{self.title}: " if self.title else ""
         names = fold(self.waiting)
-        waiting = f", waiting: {names[:SHOWN]}{' ...' if len(names) > SHOWN else ''}" if names else ""
-        said = "".join(f" ({name} {text})" for name, text in phases.items())
-        self.show([f"{start}{self.up} of {self.total} booted{waiting}{said}"])
+        names_shown = f", waiting: {names[:SHOWN]}{' ...' if len(names) > SHOWN else ''}" if names else ""
+        phase_texts = "".join(f" ({name} {text})" for name, text in phases.items())
+        self.show([f"{start}{self.up} of {self.total} booted{names_shown}{phase_texts}"])

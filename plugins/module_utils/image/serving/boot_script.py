@@ -82,8 +82,8 @@ def boot_words(digest: str, servers: str, node: str, report: str, mac: str) -> l
 
 def sealed_words(digest: str, name: str = "") -> list[str]:
     """Return the words for the first stage of a command line that is signed with the kernel of the image ``name``."""
-    words = [f"sailloft.image={digest}", "sailloft.signed=1"]
-    return [*words, "sailloft.inspect=1"] if name == INSPECTION else words
+    arguments = [f"sailloft.image={digest}", "sailloft.signed=1"]
+    return [*arguments, "sailloft.inspect=1"] if name == INSPECTION else arguments
 
 
 def target_path(channel: str | None, digest: str | None, subject: str) -> str:

@@ -151,8 +151,8 @@ def _of_subnets(server: Server, server_network: Network | None) -> tuple[list[st
     return texts, networks
 
 
-def _of_discovery(server: Server, networks: Sequence[Network], taken: set[Address | None]) -> list[str]:
-    """Return the errors in boot_server_discovery; ``taken`` are the addresses of nodes."""
+def _of_discovery(server: Server, networks: Sequence[Network], used_addresses: set[Address | None]) -> list[str]:
+    """Return the errors in boot_server_discovery; ``used_addresses`` are the addresses of nodes."""
     discovery, name = server.discovery, "boot_server_discovery"
     if not isinstance(discovery, Mapping) or not {"image", "ranges"} <= set(discovery) or not discovery["ranges"]:
         return [f"{name} has not both image and ranges, give {{image: DIGEST, ranges: [FIRST-LAST]}}"]
@@ -169,9 +169,11 @@ def _of_discovery(server: Server, networks: Sequence[Network], taken: set[Addres
             continue
         if not any(_is_host(first, network) and _is_host(last, network) for network in networks):
             texts.append(f"{name}.ranges: {text} is not in one network of this server, give addresses of one")
-        inside = [address for address in (*taken, _address(server.address)) if address and first <= address <= last]
-        if inside:
-            texts.append(f"{name}.ranges: {text} contains {min(inside)} of a node or server, give free addresses")
+        conflicts = [
+            address for address in (*used_addresses, _address(server.address)) if address and first <= address <= last
+        ]
+        if conflicts:
+            texts.append(f"{name}.ranges: {text} contains {min(conflicts)} of a node or server, give free addresses")
     return texts
 
 

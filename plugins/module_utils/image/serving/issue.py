@@ -115,34 +115,34 @@ def ensure(
         if not terms.reissue:
             _require_newest(last, servers, served)
         rows = _rows(request, images)
-        kept = _kept(last, rows, {node["name"] for node in request.nodes} | set(request.removed))
+        old_rows = _kept(last, rows, {node["name"] for node in request.nodes} | set(request.removed))
         new = Statement(
             max(terms.now_s, served + 1, statement.sequence_in(store) + 1),
             statement.text_of(terms.now_s),
             statement.text_of(terms.now_s + terms.days * DAY_S),
-            _with_previous({**kept, **rows}, last.nodes if last else {}, terms.now_s),
+            _with_previous({**old_rows, **rows}, last.nodes if last else {}, terms.now_s),
         )
-        before = store.contents(NODES, statement.STATEMENT) or b""
+        old_bytes = store.contents(NODES, statement.STATEMENT) or b""
         files = _lacking_files(store, request, new, servers)
         if last and not terms.reissue and _still_right(last, new, terms):
             node_files.put(store, request.files.values(), check)
-            return Issue(before, before, last, files)
+            return Issue(old_bytes, old_bytes, last, files)
         _require_clock(last, servers, terms)
-        after = statement.dump(new) if check else statement.signed(new, signer)
+        new_bytes = statement.dump(new) if check else statement.signed(new, signer)
         diffs = node_files.diffs(*(_files_of(store, request, part) for part in (last, new)))
         if not check:
             node_files.put(store, request.files.values())
-            statement.put(store, after)
-        return Issue(before, after, new, files, diffs)
+            statement.put(store, new_bytes)
+        return Issue(old_bytes, new_bytes, new, files, diffs)
 
 
 def _require_images(request: StatementRequest, servers: Sequence[Mapping[str, Any]]) -> None:
     """Raise ImageError if a boot server has not an image that a node is pinned to, or that a channel will name."""
-    named = [(f"node {node['name']}", node["digest"]) for node in request.nodes if node.get("digest")]
-    named += [(f"channel {name}", digest) for name, digest in request.promoted.items()]
+    images = [(f"node {node['name']}", node["digest"]) for node in request.nodes if node.get("digest")]
+    images += [(f"channel {name}", digest) for name, digest in request.promoted.items()]
     for server in servers:
         digests = {image["digest"] for image in server["images"]}
-        for subject, digest in named:
+        for subject, digest in images:
             if digest not in digests:
                 cause = f"{server['host']} has no image {digest}"
                 raise ImageError(cause, "publish the image there, or name another", subject=subject)
@@ -233,13 +233,13 @@ def _with_previous(rows: Mapping[str, StatedNode], last: Mapping[str, StatedNode
     """Return the lines with the image of the last statement, where it is another one or was within CHANGE_S."""
     result = {}
     for mac, row in rows.items():
-        before = last.get(mac)
+        old_row = last.get(mac)
         previous = until = ""
-        if before and before.image != row.image:
-            previous, until = before.image, statement.text_of(now_s + CHANGE_S)
+        if old_row and old_row.image != row.image:
+            previous, until = old_row.image, statement.text_of(now_s + CHANGE_S)
         # One that was signed by a clock that was ahead ends too.
-        elif before and before.until and now_s < statement.seconds(before.until) <= now_s + CHANGE_S:
-            previous, until = before.previous, before.until
+        elif old_row and old_row.until and now_s < statement.seconds(old_row.until) <= now_s + CHANGE_S:
+            previous, until = old_row.previous, old_row.until
         result[mac] = replace(row, previous=previous, until=until)
     return result
 
@@ -271,13 +271,13 @@ def _require_newest(last: Statement | None, servers: Sequence[Mapping[str, Any]]
         )
 
 
-def _kept(last: Statement | None, rows: Mapping[str, StatedNode], named: set[str]) -> dict[str, StatedNode]:
-    """Return the last lines of nodes that are not ``named``. Raises ImageError if one has a MAC address of ``rows``."""
-    kept = {mac: row for mac, row in (last.nodes if last else {}).items() if row.name not in named}
+def _kept(last: Statement | None, rows: Mapping[str, StatedNode], names: set[str]) -> dict[str, StatedNode]:
+    """Return the last lines of nodes that are not ``names``. Raises ImageError if one has a MAC address of ``rows``."""
+    old_rows = {mac: row for mac, row in (last.nodes if last else {}).items() if row.name not in names}
     for mac in rows:
-        if mac in kept:
-            raise of_another_node(rows[mac].name, mac, kept[mac].name)
-    return kept
+        if mac in old_rows:
+            raise of_another_node(rows[mac].name, mac, old_rows[mac].name)
+    return old_rows
 
 
 def _still_right(last: Statement, new: Statement, terms: Terms) -> bool:

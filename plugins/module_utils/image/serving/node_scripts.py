@@ -190,10 +190,10 @@ def of_another_node(name: str, mac: str, owner: str) -> ImageError:
     )
 
 
-def no_program(node: str, where: str, digest: str) -> ImageError:
+def no_program(node: str, host: str, digest: str) -> ImageError:
     """Return the error for a node with Secure Boot whose image has no signed kernel in a store."""
     return ImageError(
-        f"has node_boot_secure_boot, but {where} has no signed kernel of its image {digest}",
+        f"has node_boot_secure_boot, but {host} has no signed kernel of its image {digest}",
         "set node_image_secure_boot, and run playbooks/node_images.yml",
         subject=f"node {node}",
     )
@@ -243,14 +243,14 @@ def _programs(store: Store, nodes: Sequence[Mapping[str, Any]], macs: Sequence[s
     The firmware of a node with Secure Boot fetches its link. Raises ImageError if its image has no signed kernel.
     """
     digests = {name: channel.digest for name, channel in channels.read_all(store).items()}
-    after: dict[str, str] = {}
+    targets: dict[str, str] = {}
     for node in nodes:
         if node.get("secure_boot"):
             digest = node.get("digest") or digests[node["channel"]]
             if not os.path.exists(store.place(IMAGES, digest, BOOT_PROGRAM)):
                 raise no_program(node["name"], store.subject, digest)
-            after[checked_mac(node["mac"], "")] = os.path.join("..", IMAGES, digest, BOOT_PROGRAM)
-    rows = {mac: (_target(store.place(NODES, mac + PROGRAM_SUFFIX)), after.get(mac, "")) for mac in macs}
+            targets[checked_mac(node["mac"], "")] = os.path.join("..", IMAGES, digest, BOOT_PROGRAM)
+    rows = {mac: (_target(store.place(NODES, mac + PROGRAM_SUFFIX)), targets.get(mac, "")) for mac in macs}
     return {mac: row for mac, row in rows.items() if row[0] != row[1]}
 
 

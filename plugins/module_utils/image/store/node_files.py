@@ -97,16 +97,17 @@ def digest_of(text: str) -> str:
 
 def diffs(before: Mapping[str, str], after: Mapping[str, str]) -> list[dict[str, str]]:
     """Return Ansible's diffs of files, from the texts of nodes by name; equal changes of several nodes are one."""
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    names_by_change: dict[tuple[str, str, str], list[str]] = {}
     for name in sorted({*before, *after}):
         old, new = _shown(before.get(name, "")), _shown(after.get(name, ""))
         for path in sorted({*old, *new}):
             change = (path, old.get(path, ""), new.get(path, ""))
             if change[1] != change[2]:
-                alike.setdefault(change, []).append(name)
-    rows = ((f"{fold(names)}: {path}", *texts) for (path, *texts), names in alike.items())
+                names_by_change.setdefault(change, []).append(name)
+    rows = ((f"{fold(names)}: {path}", *texts) for (path, *texts), names in names_by_change.items())
     return [
-        {"before_header": header, "after_header": header, "before": gone, "after": come} for header, gone, come in rows
+        {"before_header": header, "after_header": header, "before": old_text, "after": new_text}
+        for header, old_text, new_text in rows
     ]
 
 

@@ -144,14 +144,14 @@ def load(data: bytes | str, image: str) -> Prediction:
 
 def verdicts(prediction: Prediction, seen: Seen) -> list[PcrVerdict]:
     """Return the comparison of each PCR, in their order."""
-    says = {
+    texts = {
         IMAGE: "the first stage has verified this image",
         PROGRAM: "the kernel, first stage and command line are the image's",
         SETTINGS: "nothing was added to the command line",
         EXTENSIONS: "the program has loaded no extension",
     }
     checked = [_firmware_verdict(prediction, seen)]
-    for pcr, text in says.items():
+    for pcr, text in texts.items():
         wanted, value = prediction.pcrs.get(pcr, ()), seen.pcrs.get(pcr)
         problem = "" if value in wanted else "another value than predicted" if value else "it could not be read"
         checked.append(PcrVerdict(pcr, text, wanted, value, problem))
@@ -178,8 +178,8 @@ def _firmware_verdict(prediction: Prediction, seen: Seen) -> PcrVerdict:
         problem = "the firmware has not started the image's program"
     else:
         problem = ""
-    says = "the firmware has started nothing but the image's program"
-    return PcrVerdict(FIRMWARE, says, prediction.programs, value, problem)
+    text = "the firmware has started nothing but the image's program"
+    return PcrVerdict(FIRMWARE, text, prediction.programs, value, problem)
 
 
 def _sha256(data: bytes) -> str:

@@ -55,21 +55,23 @@ def with_policies(
     """
     key, signatures = public_key(certificate), {}
     for policy in _policies(prediction):
-        kept = _decoded(signed.get(policy.hex(), ""))
-        made = kept if has_signed(key, policy, kept) else signature(policy, sign, key, certificate)
-        signatures[policy.hex()] = base64.b64encode(made).decode()
+        old_signature = _decoded(signed.get(policy.hex(), ""))
+        valid_signature = (
+            old_signature if has_signed(key, policy, old_signature) else signature(policy, sign, key, certificate)
+        )
+        signatures[policy.hex()] = base64.b64encode(valid_signature).decode()
     return replace(prediction, policy_key=base64.b64encode(key).decode(), policies=signatures)
 
 
 def signature(policy: bytes, sign: Callable[[bytes], bytes], key: bytes, certificate: Path) -> bytes:
     """Return the signature of a policy, verified with the certificate's public key. Raises ImageError."""
-    made = sign(policy)
-    if not has_signed(key, policy, made):
+    signed = sign(policy)
+    if not has_signed(key, policy, signed):
         reason = "what it gives for a policy is no signature (RSASSA-PKCS1-v1_5, SHA-256) by the certificate's key"
         raise ImageError(
             reason, f"check that {certificate} belongs to the key", subject="node_image_secure_boot, signer of policies"
         )
-    return made
+    return signed
 
 
 def sign_by_key(policy: bytes, key: Path) -> bytes:

@@ -73,13 +73,13 @@ def write_hardware(
         wanted: dict[int, tuple[str, str, Raw]] = {}
         for name, machine in machines.items():
             _serial(changes, devices[name], machine.serial, replace)
-            found, missing = _places(interfaces.get(name, []), machine)
-            wanted.update({raw["id"]: (f"{name} {raw['name']}", mac, raw) for raw, mac in found})
+            interface_macs, missing = _places(interfaces.get(name, []), machine)
+            wanted.update({raw["id"]: (f"{name} {raw['name']}", mac, raw) for raw, mac in interface_macs})
             left_out += [f"{name}: {line}" for line in missing]
         macs = api.read_named(MACS, "mac_address", sorted({mac for _name, mac, _raw in wanted.values()}))
         for name, mac, raw in wanted.values():
-            same = [other for other in macs if other["mac_address"].lower() == mac]
-            _mac(changes, name, mac, raw, same, replace)
+            with_address = [item for item in macs if item["mac_address"].lower() == mac]
+            _mac(changes, name, mac, raw, with_address, replace)
         for name, address in _bmc_addresses(changes, machines).items():
             management = [raw for raw in interfaces.get(name, []) if raw["mgmt_only"]]
             if len(management) == 1:
@@ -134,7 +134,7 @@ def _interfaces(api: NetboxApi, devices: Mapping[str, Raw]) -> dict[str, list[Ra
 def _places(interfaces: Sequence[Raw], machine: RecordedMachine) -> tuple[list[tuple[Raw, str]], list[str]]:
     """Return the interfaces with their MAC addresses, and why an address has none."""
     by_name = {raw["name"]: raw for raw in interfaces}
-    found = [(by_name[name], mac.lower()) for name, mac in machine.macs.items() if name in by_name]
+    interface_macs = [(by_name[name], mac.lower()) for name, mac in machine.macs.items() if name in by_name]
     missing = [
         f"NetBox has no interface {name}, {mac} is not written"
         for name, mac in machine.macs.items()
@@ -142,11 +142,11 @@ def _places(interfaces: Sequence[Raw], machine: RecordedMachine) -> tuple[list[t
     ]
     management = [raw for raw in interfaces if raw["mgmt_only"]]
     if machine.bmc_mac and len(management) == 1:
-        found.append((management[0], machine.bmc_mac.lower()))
+        interface_macs.append((management[0], machine.bmc_mac.lower()))
     elif machine.bmc_mac or machine.bmc_address:
         count, told = len(management), " and ".join(filter(None, (machine.bmc_mac, machine.bmc_address)))
         missing.append(f"NetBox has {count} interfaces for management only, the BMC's {told} is not written")
-    return found, missing
+    return interface_macs, missing
 
 
 def _serial(changes: _Changes, device: Raw, serial: str, replace: bool) -> None:
@@ -158,12 +158,12 @@ def _serial(changes: _Changes, device: Raw, serial: str, replace: bool) -> None:
     changes.devices.append((device["name"], {"id": device["id"], "serial": serial}))
 
 
-def _mac(changes: _Changes, name: str, mac: str, raw: Raw, same: Sequence[Raw], replace: bool) -> None:
-    """Note what gives an interface its primary address. ``same``: the objects that have this address already."""
+def _mac(changes: _Changes, name: str, mac: str, raw: Raw, with_address: Sequence[Raw], replace: bool) -> None:
+    """Note what gives an interface its primary address. ``with_address``: the objects that have it already."""
     old = raw["primary_mac_address"]
     old_mac = old["mac_address"].lower() if old else ""
-    own = [other for other in same if _is_at(other, raw["id"])]
-    elsewhere = [other for other in same if other["assigned_object_id"] and other not in own]
+    attached = [item for item in with_address if _is_at(item, raw["id"])]
+    elsewhere = [item for item in with_address if item["assigned_object_id"] and item not in attached]
     if elsewhere:
         place = (elsewhere[0].get("assigned_object") or {}).get("display", "another interface")
         changes.others.append(f"{mac} of {name} is that of {place}")
@@ -172,9 +172,9 @@ def _mac(changes: _Changes, name: str, mac: str, raw: Raw, same: Sequence[Raw], 
     if old_mac and not replace:
         changes.others.append(f"{name} has the MAC address {old_mac}, the machine {mac}")
     changes.show(f"interfaces {name} MAC address", old_mac, mac)
-    if own:
+    if attached:
         # A run that was killed had made it.
-        changes.primary.append((name, {"id": raw["id"], "primary_mac_address": own[0]["id"]}))
+        changes.primary.append((name, {"id": raw["id"], "primary_mac_address": attached[0]["id"]}))
     elif old:
         changes.changed.append((name, {"id": old["id"], "mac_address": mac}))
     else:
@@ -190,9 +190,9 @@ def _bmc_addresses(changes: _Changes, machines: Mapping[str, RecordedMachine]) -
         address = ipaddress.ip_address(machine.bmc_address or "0.0.0.0")
         if address.is_unspecified or address.is_link_local:
             continue
-        other = names_by_address.setdefault(str(address), name)
-        if other != name:
-            changes.others.append(f"the BMCs of {other} and {name} both have the address {address}")
+        first = names_by_address.setdefault(str(address), name)
+        if first != name:
+            changes.others.append(f"the BMCs of {first} and {name} both have the address {address}")
     return {name: address for address, name in names_by_address.items()}
 
 
@@ -201,19 +201,19 @@ def _out_of_band(api: NetboxApi, changes: _Changes, device: Raw, interface: Raw,
     name, old = device["name"], device["oob_ip"]
     if old and _host(old) == address:
         return
-    same = api.read(ADDRESSES, [("address", address)])
-    own = [raw for raw in same if _is_at(raw, interface["id"])]
-    free = [raw for raw in same if not raw["assigned_object_id"]]
-    if same and not own and not free:
-        place = (same[0].get("assigned_object") or {}).get("display", "another interface")
+    objects = api.read(ADDRESSES, [("address", address)])
+    attached = [raw for raw in objects if _is_at(raw, interface["id"])]
+    free = [raw for raw in objects if not raw["assigned_object_id"]]
+    if objects and not attached and not free:
+        place = (objects[0].get("assigned_object") or {}).get("display", "another interface")
         changes.others.append(f"{address} of {name}'s BMC is that of {place}")
     if old and not replace:
         changes.others.append(f"{name} has the out-of-band address {_host(old)}, the machine {address}")
     changes.show(f"devices {name} out-of-band address", _host(old) if old else "", address)
     place_of = {"assigned_object_type": INTERFACE, "assigned_object_id": interface["id"]}
-    if own or free:
-        number = (own or free)[0]["id"]
-        changes.addresses += [] if own else [(name, {"id": number, **place_of})]
+    if attached or free:
+        number = (attached or free)[0]["id"]
+        changes.addresses += [] if attached else [(name, {"id": number, **place_of})]
         changes.out_of_band.append((name, {"id": device["id"], "oob_ip": number}))
     elif old:
         changes.addresses.append((name, {"id": old["id"], "address": _with_length(api, address)}))

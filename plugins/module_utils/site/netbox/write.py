@@ -120,8 +120,8 @@ class Writer:
         """Raise SiteError where a planned cable needs an interface that has another cable in NetBox."""
         cables_by_end = {end: raw for raw in self._raws["cables"].values() for end in self._ends(raw) if end}
         faults = [
-            f"{' '.join(end)} has the cable {cables_by_end[end]['display']} in NetBox, but {each['label']} is planned"
-            for key, each in self._wanted["cables"].items()
+            f"{' '.join(end)} has the cable {cables_by_end[end]['display']} in NetBox, but {cable['label']} is planned"
+            for key, cable in self._wanted["cables"].items()
             if key not in self._raws["cables"]
             for end in key
             if end in cables_by_end

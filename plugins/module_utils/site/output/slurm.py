@@ -39,7 +39,8 @@ def topology_conf(site: Site, fabric: str) -> str:
 def tree_lines(switches: list[TreeSwitch]) -> str:
     """Return the lines of topology.conf."""
     return "".join(
-        f"SwitchName={one.name} {'Nodes' if one.layer == 1 else 'Switches'}={fold(one.members)}\n" for one in switches
+        f"SwitchName={switch.name} {'Nodes' if switch.layer == 1 else 'Switches'}={fold(switch.members)}\n"
+        for switch in switches
     )
 
 

@@ -25,7 +25,7 @@ def observe(paths: Iterable[str]) -> dict[str, FilePlace]:
 
 
 def _type(path: str, types: dict[str, str]) -> str:
-    above = path
-    while above not in types and above != "/":
-        above = os.path.dirname(above)
-    return types.get(above, "")
+    folder = path
+    while folder not in types and folder != "/":
+        folder = os.path.dirname(folder)
+    return types.get(folder, "")

@@ -132,19 +132,19 @@ def _disk(spec: DomainSpec, place: FilePlace, shared: tuple[str, ...]) -> Iterat
 def _autostart(spec: DomainSpec, server: CrashedServer) -> Iterator[Finding]:
     if not spec.autostart:
         return
-    what = f"{server.name} starts it at its next boot (autostart)"
+    cause = f"{server.name} starts it at its next boot (autostart)"
     devices = [disk.path for disk in spec.disks if disk.is_block_device and not disk.read_only]
     if devices:
         yield Finding(
             spec.name,
-            what,
+            cause,
             f"QEMU does not lock block devices, so both would write {devices[0]}",
             "set autostart: false for it before a crash; now, take the device away from the server at the storage",
         )
     else:
         yield Finding(
             spec.name,
-            what,
+            cause,
             "only QEMU's lock on its disks then keeps it from running twice",
             f"before {server.name} boots, move its entry in gpu_vm_domains, and undefine it there once it is up",
             WARN,
