@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import stat
 import subprocess
@@ -67,18 +68,12 @@ class System:
 
     def read(self, path: str) -> str | None:
         """Return the text of a file, stripped; None if there is none. Raises HostError if it cannot be read."""
-        try:
-            with open(self.path(path), encoding="utf-8", errors="replace") as file:
-                return file.read().strip()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise HostError(
-                f"cannot read {path}: {error.strerror}", root_remedy(error, "look at its file system")
-            ) from error
+        content = self.read_bytes(path)
+        # StringIO makes all ends of lines "\n", as a file that is opened as text does.
+        return None if content is None else io.StringIO(content.decode(errors="replace"), newline=None).read().strip()
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Return the whole content of a file; None if there is none."""
+        """Return the whole content of a file; None if there is none. Raises HostError if it cannot be read."""
         try:
             with open(self.path(path), "rb") as file:
                 return file.read()

@@ -130,6 +130,12 @@ class NetboxApi:
             raise _no_answer(url) from None
 
 
+def incomplete(error: Exception) -> SiteError:
+    """Return the error for a response without a key, or with a value of another type."""
+    remedy = "check that the URL is a NetBox URL, and that its version is 4.2 or later"
+    return SiteError(f"its response has no {error}", remedy, subject="NetBox")
+
+
 def _no_answer(url: str) -> SiteError:
     return SiteError(f"{url.partition('?')[0]}: this is not a response of NetBox", "check the URL", subject="NetBox")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi, incomplete
 
 INTERFACE = "dcim.interface"
 DEVICES, INTERFACES, MACS = "dcim/devices", "dcim/interfaces", "dcim/mac-addresses"
@@ -85,11 +85,7 @@ def write_hardware(
             if len(management) == 1:
                 _out_of_band(api, changes, devices[name], management[0], address, replace)
     except (AttributeError, KeyError, TypeError) as error:
-        raise SiteError(
-            f"its response has no {error}",
-            "check that the URL is a NetBox URL, and that its version is 4.2 or later",
-            subject="NetBox",
-        ) from None
+        raise incomplete(error) from None
     if changes.others:
         raise SiteError(
             "; ".join(changes.others),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import NetboxApi, incomplete
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import Key, Objects, Ref, cable_key
 
 Raw = dict[str, Any]
@@ -70,11 +70,7 @@ class Writer:
                     self._refuse_other_cables()
                 self._write(kind, objects)
         except (AttributeError, KeyError, TypeError) as error:
-            raise SiteError(
-                f"its response has no {error}",
-                "check that the URL is a NetBox URL, and that its version is 4.2 or later",
-                subject="NetBox",
-            ) from None
+            raise incomplete(error) from None
         return {
             "changed": any(counts["created"] or counts["updated"] for counts in self._counts.values()),
             "objects": self._counts,
