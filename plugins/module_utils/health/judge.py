@@ -126,9 +126,7 @@ def judge(
     return Judged(
         _worst(results),
         frozenset(
-            (passed.check, passed.place, by(passed))
-            for passed in results
-            if passed.verdict == PASS and not passed.is_partial
+            (item.check, item.place, by(item)) for item in results if item.verdict == PASS and not item.is_partial
         ),
         tuple(event for reading in good for event in reading.events if not _is_off(event.check, expected)),
         tuple(sorted(judgement.resets)),

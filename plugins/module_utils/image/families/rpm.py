@@ -134,10 +134,8 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str], cach
         ]
         readable = readable_paths(layer.archives)
 
-        def dnf(*arguments: str, network: bool) -> subprocess.CompletedProcess[str]:
-            return run.process(
-                entered(root, [*command, *arguments], network, readable, [Path(folder)]), env=environment
-            )
+        def dnf(*args: str, network: bool) -> subprocess.CompletedProcess[str]:
+            return run.process(entered(root, [*command, *args], network, readable, [Path(folder)]), env=environment)
 
         with caches.downloading(root, run):
             process = dnf("makecache", network=True)
