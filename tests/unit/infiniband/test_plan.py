@@ -129,17 +129,18 @@ def found(hca="946dae0300f1b2c4", leaf="a088c20300aabbcc"):
 
 
 def test_guids_come_from_what_was_found():
-    result = planned({}, {}, found=[found()])
+    result = planned({}, {}, discovered=[found()])
     assert result.guids.known == {("node-4", "mlx5_1"): "0x946dae0300f1b2c4", "leaf-2-2": "0xa088c20300aabbcc"}
     assert result.guids.conflicts == []
 
 
 def test_the_inventorys_guid_is_taken_and_another_one_is_said():
-    result = planned({}, {"leaf-2-2": 0xA088C20300AABB00, "node-4": {"mlx5_1": "946d:ae03:00f1:b2c4"}}, found=[found()])
+    guids = {"leaf-2-2": 0xA088C20300AABB00, "node-4": {"mlx5_1": "946d:ae03:00f1:b2c4"}}
+    result = planned({}, guids, discovered=[found()])
     assert result.guids.known["leaf-2-2"] == "0xa088c20300aabb00"
     (line,) = result.guids.conflicts
     assert line.startswith("leaf-2-2: 0xa088c20300aabbcc was found")
-    twice = planned({}, {}, found=[found() + found(hca="946dae0300f1b2c5")])
+    twice = planned({}, {}, discovered=[found() + found(hca="946dae0300f1b2c5")])
     assert len(twice.guids.conflicts) == 1
     assert ("node-4", "mlx5_1") not in twice.guids.known
 

@@ -39,7 +39,7 @@ def test_no_more_than_the_bound_run_at_once():
         with lock:
             running.remove(name)
 
-    run([str(number) for number in range(30)], attempt, most=4)
+    run([str(number) for number in range(30)], attempt, limit=4)
     assert max(most) == 4
 
 
@@ -50,7 +50,7 @@ def test_one_that_hangs_is_left_behind_and_frees_its_place():
         return name
 
     began_s = time.monotonic()
-    outcomes = run(["hangs1", "hangs2", "a", "b"], attempt, limit_s=0.3, most=1)
+    outcomes = run(["hangs1", "hangs2", "a", "b"], attempt, limit_s=0.3, limit=1)
     assert (outcomes["a"], outcomes["b"]) == ("a", "b")
     assert all(isinstance(outcomes[name], TimeoutError) for name in ("hangs1", "hangs2"))
     assert time.monotonic() - began_s < 4
