@@ -503,22 +503,15 @@ class ActionModule(ControllerAction):
 
     def _write_proof(self, name: str, state: dict[str, Any], gate: Gate | None) -> None:
         row = self._rows[name]
-        arguments = {key: self._given[key] for key in ("sequence", "path")}
+        arguments = {"booted": row.booted, **{key: self._given[key] for key in ("sequence", "path")}}
         image = ProvedImage(
             row.image,
             row.channel,
             self._manifests.get(row.image, ""),
             self._predictions.get(row.image, ""),
         )
-        result = prove_node(
-            name,
-            self._host(name).variables,
-            image,
-            state,
-            gate,
-            {**arguments, "booted": row.booted},
-            self._task.check_mode,
-        )
+        variables, check_mode = self._host(name).variables, self._task.check_mode
+        result = prove_node(name, variables, image, state, gate, arguments, check_mode)
         row.proven_by(state, bool(result.get("holds")), str(result.get("msg") or ""))
         self._changed = self._changed or bool(result.get("changed"))
         self._diffs += result.get("diff") or []

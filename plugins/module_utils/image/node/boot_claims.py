@@ -118,16 +118,8 @@ def _measured(plan: NodePlan, state: Mapping[str, Any]) -> list[Claim]:
         return [not_applicable(BOOT, MEASURED, "predicted PCRs", source, reason)]
     verdicts = measured.verdicts(plan.prediction, measured.Seen(pcrs, state.get("firmware_log")))
     return [
-        Claim(
-            BOOT,
-            f"PCR {verdict.pcr}: {verdict.says}",
-            list(verdict.wanted),
-            verdict.seen,
-            not verdict.problem,
-            source,
-            verdict.problem,
-        )
-        for verdict in verdicts
+        Claim(BOOT, f"PCR {row.pcr}: {row.says}", list(row.wanted), row.seen, not row.problem, source, row.problem)
+        for row in verdicts
     ]
 
 
