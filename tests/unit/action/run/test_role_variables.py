@@ -136,6 +136,7 @@ def test_every_role_reports_its_own_unknown_variables(site):
         "boot_server_netmask": "255.255.255.0",
         "lab_cache_dir": "/nonexistent/cache",
         "node_boot_bmc": {"address": "https://10.0.0.3", "username": "a", "password": SECRET},
+        "node_crash_dump_key": "age1",
         "roce_switch_system": "eos",
         "roce_switch_ports": {},
     }
