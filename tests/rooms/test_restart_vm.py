@@ -90,7 +90,7 @@ class Servers(Rooms):
         self.port = free_port()
         bmc = {"address": f"127.0.0.1:{self.port}", "username": "root", "password": "none", "ca": f"{folder}/bmc.pem"}
         self.hosts = self.inventory["all"]["children"]["rooms"]["children"]["gpu_hosts"]["hosts"]
-        self.hosts["gpu1"] = {"gpu_vm_domains": [DOMAIN], "node_boot_bmc": {**bmc, "power_timeout_s": 10}}
+        self.hosts["gpu1"].update(gpu_vm_domains=[DOMAIN], node_boot_bmc={**bmc, "power_timeout_s": 10})
 
     def start(self) -> None:
         """Start all, and the virtual machine on gpu1."""
