@@ -37,7 +37,7 @@ pytestmark = [
 ]
 NAMES = ["gpu01", "gpu02", "gpu03"]
 SPARES = ["gpu03"]
-STEPS = 16
+STEPS = 6
 MEMORY_MIB, DRIVE_BYTES = 2048, 448 << 20
 BOOT_S, JOB_S = 1200, 3600
 # The emulator answers late. A node is down after SlurmdTimeout.

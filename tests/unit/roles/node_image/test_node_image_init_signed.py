@@ -50,7 +50,9 @@ def found_by(network: DhcpNetwork, folder: Path, seconds: float = 60) -> str:
         for each in aaa0 nodes0; do [ $(($(cat /sys/class/net/$each/flags) & 1)) = 0 ] || echo "$each is up"; done
         echo "$mac" $(echo "$servers" | sort)
     """
-    command = [*network._enter(network.clients), "unshare", "--mount", "busybox", "sh", "-c", script, "test"]
+    # udhcpc, which keeps running, ends with the shell.
+    unshare = ["unshare", "--mount", "--pid", "--fork"]
+    command = [*network._enter(network.clients), *unshare, "busybox", "sh", "-c", script, "test"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     assert found.stderr == ""
     return found.stdout
