@@ -167,8 +167,12 @@ class ActionModule(ControllerAction):
         for name, row in self._rows.items():
             if name not in states or not self._given_to(name, row, states[name]):
                 row.needed = False
-            elif row.image and row.running == row.image and not row.forced:
-                running.append(name)
+            else:
+                if row.image and row.running == row.image and not row.forced:
+                    running.append(name)
+                if row.needed and (fault := bmc_of(self._host(name))[1]):
+                    row.needed = False
+                    row.fails(fault)
         return self._prove_all({name: states[name].state or {} for name in running})
 
     def _given_to(self, name: str, row: BootRow, answer: BootAnswer) -> bool:

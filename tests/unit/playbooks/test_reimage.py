@@ -59,6 +59,22 @@ def test_one_node_is_reimaged_and_no_other_is_changed(fleet):
     assert after == {name: text for name, text in before.items() if name != ours}
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("fleet", [2], indirect=True)
+def test_a_node_whose_bmc_is_not_known_is_not_even_drained(fleet):
+    drained = fleet.folder / "drained"
+    variables = {
+        "node_boot_bmc": {"username": "{{ 'root' }}"},
+        "node_boot_drain": {"command": ["touch", str(drained)], "host": "localhost"},
+    }
+    for arguments in (["--check"], []):
+        status, output = fleet.play("reimage.yml", "-l", "bm02", *arguments, **variables)
+        assert status == 2
+        assert "bm02: node_boot_bmc: missing required arguments: address, password" in " ".join(output.split())
+        assert "argument_spec_data" not in output
+    assert (fleet.boots(), drained.exists()) == ([], False)
+
+
 @pytest.mark.parametrize("fleet", [2], indirect=True)
 def test_a_node_gets_its_own_files_when_it_boots_and_its_proof_has_them(fleet):
     second = fleet.add_server("boot02")
