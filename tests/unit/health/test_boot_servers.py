@@ -226,7 +226,16 @@ def test_the_newest_copy_counts_and_a_server_that_was_down_gets_it(site):
     assert any(site.one.url in note for note in site.saved.round.notes)
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 9, b"{}", b"x" * (1 << 20), b"ERROR: Zugriff verweigert"])
+DAMAGED = {
+    "empty": b"",
+    "zeros": b"\0" * 9,
+    "without keys": b"{}",
+    "too long": b"x" * (1 << 20),
+    "text": b"ERROR: Zugriff verweigert",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 def test_a_copy_that_is_damaged_is_a_fault_and_replaced(site, content):
     site.round(measured("width", 16))
     for server in (site.one, site.two):
