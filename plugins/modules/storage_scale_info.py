@@ -86,13 +86,13 @@ def ports(root: str = RDMA) -> list[dict[str, Any]]:
     rows = []
     for name in sorted(names, key=lambda name: (places[name], name)):
         node = _text(f"{root}/{name}/device/numa_node")
-        for port in sorted(map(int, filter(str.isdigit, os.listdir(f"{root}/{name}/ports")))):
+        for port in sorted(map(int, filter(str.isdecimal, os.listdir(f"{root}/{name}/ports")))):
             rows.append(
                 {
                     "device": name,
                     "port": port,
                     "link_layer": _text(f"{root}/{name}/ports/{port}/link_layer"),
-                    "numa_node": int(node) if node.isdigit() else None,
+                    "numa_node": int(node) if node.isdecimal() else None,
                 }
             )
     return rows

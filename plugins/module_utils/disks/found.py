@@ -154,7 +154,7 @@ def _held(path: str, holders: dict[int, str]) -> Iterator[str]:
 def _open_files() -> dict[int, str]:
     """Return a program that has it open for each block device, by device number."""
     holders: dict[int, str] = {}
-    for process in filter(str.isdigit, os.listdir("/proc")):
+    for process in filter(str.isdecimal, os.listdir("/proc")):
         try:
             handles = os.listdir(f"/proc/{process}/fd")
         except OSError:  # it has ended

@@ -209,7 +209,7 @@ def _group(leader: int, is_reaped: bool) -> tuple[Process, ...]:
             return ()
     processes = []
     for name in os.listdir("/proc"):
-        fields = _stat(int(name)) if name.isdigit() else None
+        fields = _stat(int(name)) if name.isdecimal() else None
         if fields and (int(fields[3]) == leader or (int(name) == leader and not is_reaped)):
             processes.append(Process(int(name), fields[0], int(fields[20])))
     return tuple(processes)

@@ -56,7 +56,7 @@ def read(system: System) -> list[Guest]:
     domains = _domains(system)
     guests = []
     for process in system.names("/proc"):
-        arguments = arguments_of(Files(system.root), process) if process.isdigit() else []
+        arguments = arguments_of(Files(system.root), process) if process.isdecimal() else []
         if arguments and _is_machine(system, process, arguments):
             name = name_of(arguments)
             known_to_libvirt = None if domains is None else name in domains

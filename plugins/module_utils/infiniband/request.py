@@ -144,7 +144,7 @@ def _service_levels(settings: Settings) -> dict[int, ServiceLevel]:
     part = settings.part("service_levels")
     for name in part.data:
         try:
-            number = values.integer(int(name) if isinstance(name, str) and name.isdigit() else name, 0, 15)
+            number = values.integer(int(name) if isinstance(name, str) and name.isdecimal() else name, 0, 15)
         except InvalidValueError as error:
             raise part.refuse(error.cause, error.remedy) from error
         if number in levels:

@@ -107,7 +107,7 @@ def mounts(system: System) -> dict[str, str]:
 def _node(system: System, address: str) -> int:
     """Return the NUMA node of a function. A host with one node may say -1, which is no node."""
     node = int(system.read(f"/sys/bus/pci/devices/{address}/numa_node") or -1)
-    nodes = [name for name in system.names("/sys/devices/system/node") if name[:4] == "node" and name[4:].isdigit()]
+    nodes = [name for name in system.names("/sys/devices/system/node") if name[:4] == "node" and name[4:].isdecimal()]
     return 0 if node < 0 and nodes == ["node0"] else node
 
 

@@ -110,8 +110,8 @@ def _check_rclone(system: System, request: StorageRequest, check: bool) -> None:
 def _ids(storage: LocalStorage) -> tuple[int, int]:
     """Return the numbers of owner and group. Raises HostError."""
     try:
-        owner = int(storage.owner) if storage.owner.isdigit() else pwd.getpwnam(storage.owner).pw_uid
-        group = int(storage.group) if storage.group.isdigit() else grp.getgrnam(storage.group).gr_gid
+        owner = int(storage.owner) if storage.owner.isdecimal() else pwd.getpwnam(storage.owner).pw_uid
+        group = int(storage.group) if storage.group.isdecimal() else grp.getgrnam(storage.group).gr_gid
     except KeyError as error:
         raise HostError(
             f"{error.args[0]}", "nothing was changed; make the account first", subject=f"{MODULE}: {storage.name}"

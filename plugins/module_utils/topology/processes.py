@@ -101,7 +101,7 @@ def mapped_bars(files: Files, functions: list[Function]) -> list[OpenFile]:
 
 
 def _processes(files: Files) -> list[str]:
-    return sorted((name for name in files.names("proc") if name.isdigit()), key=int)
+    return sorted((name for name in files.names("proc") if name.isdecimal()), key=int)
 
 
 def _of_process(files: Files, process: str, by_path: dict[str, set[str]]) -> Iterator[OpenFile]:

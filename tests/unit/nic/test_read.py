@@ -120,7 +120,7 @@ def test_the_speed_is_read_in_gbit_s(host, text, speed):
 def test_a_kernel_file_without_a_number_is_refused(host, text):
     system = host()
     system.put(f"{PF}/net/ens1np0/ecn/roce_np/cnp_dscp", text)
-    if text.strip().isdigit():
+    if text.strip().isdecimal():
         assert one(system).nic.cnp_dscp == 48
     else:
         assert refusal(system, "mlx5_0") == (Mentions("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", text))

@@ -140,7 +140,7 @@ def names_of(key: str, place: str) -> list[str]:
     for part in key.split(","):
         match = RANGE.fullmatch(part)
         first = match[1] + match[2] if match else part
-        if first.isdigit():
+        if first.isdecimal():
             first = previous_stem + first
         stem = first.rstrip("0123456789")
         if match:
@@ -195,7 +195,7 @@ class NvueReader:
         settings_by_number: dict[int, Any] = {}
         for numbers, value in items(node.get(key), f"{self.place}: {path} {key}"):
             for number in names_of(numbers.replace(" ", ""), f"{self.place}: {path} {key}"):
-                if not number.isdigit() or int(number) >= INDEXED[key]:
+                if not number.isdecimal() or int(number) >= INDEXED[key]:
                     raise self.refuse(f"{path} {key}", f"{number!r} is not a number below {INDEXED[key]}")
                 earlier = settings_by_number.get(int(number))
                 if isinstance(earlier, dict) and isinstance(value, dict):

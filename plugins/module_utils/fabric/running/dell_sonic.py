@@ -224,7 +224,7 @@ class DellSonicReader:
         """Return what a module gathered, without options that are null; refuse it in another shape than this."""
         remedy = "gather it again"
         if isinstance(shape, tuple):
-            if shape == NUMBER and isinstance(value, str) and value.isascii() and value.isdigit():
+            if shape == NUMBER and isinstance(value, str) and value.isascii() and value.isdecimal():
                 value = int(value)
             if isinstance(value, bool) or not isinstance(value, shape):
                 cause = "it is missing" if value is None else f"{value!r} is not valid"
@@ -262,7 +262,7 @@ class DellSonicReader:
         value = holder.get(option)
         if value is None:
             return None
-        number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+        number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
         if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
             raise self._refuse(module, subject, f"{option} {value!r} is not a whole number from {minimum} to {maximum}")
         return number

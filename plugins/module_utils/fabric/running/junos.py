@@ -102,7 +102,7 @@ class JunosReader:
         if keyword not in words:
             return None
         values = words[words.index(keyword) + 1 :]
-        if not values or not values[0].isdigit() or not minimum <= int(values[0]) <= maximum:
+        if not values or not values[0].isdecimal() or not minimum <= int(values[0]) <= maximum:
             raise self.refuse(path, f"{keyword} {' '.join(values[:1])!r} is not a number from {minimum} to {maximum}")
         return int(values[0])
 

@@ -236,7 +236,7 @@ def _routed_mtus(lines: Sequence[Line], interfaces: Mapping[str, Sequence[Line]]
             continue
         mtus: dict[Line, int] = {}
         for line in unit_lines:
-            if line[-2:-1] == ("mtu",) and line[-1].isdigit():
+            if line[-2:-1] == ("mtu",) and line[-1].isdecimal():
                 if line[0] == "mtu":
                     mtus[line] = int(line[-1]) - ETHERNET_BYTES
                 elif line[2:4] in (("family", "inet"), ("family", "inet6")):
@@ -267,7 +267,7 @@ class _Vlans:
 def _numbers(text: str) -> range:
     """Return the numbers of a VLAN ID or a range of them; -1 for a name."""
     first, _dash, last = text.partition("-")
-    numbers = [int(part) for part in (first, last or first) if part.isdigit()]
+    numbers = [int(part) for part in (first, last or first) if part.isdecimal()]
     return range(numbers[0], numbers[1] + 1) if len(numbers) > 1 and numbers[0] <= numbers[1] else range(-1, 0)
 
 

@@ -59,4 +59,4 @@ def paused_priorities(groups: Octet, group_of: Octet, pfc: tuple[int, ...]) -> O
 
 def natural_sort_key(port: str) -> list[Any]:
     """Return a sort key that puts Ethernet4 before Ethernet10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", port)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.findall(r"\d+|\D+", port)]

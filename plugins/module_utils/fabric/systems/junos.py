@@ -271,7 +271,7 @@ def _is_small_mtu(line: Line, wanted: Switch) -> bool:
     if line[0] != "interfaces" or len(line) < 3 or line[1] not in wanted.ports or line[-2:-1] != ("mtu",):
         return False
     mtu = wanted.ports[line[1]].ip_mtu_bytes
-    return line[2] == "unit" and mtu is not None and line[-1].isdigit() and int(line[-1]) < mtu
+    return line[2] == "unit" and mtu is not None and line[-1].isdecimal() and int(line[-1]) < mtu
 
 
 def _names(pattern: str, port: str) -> bool:

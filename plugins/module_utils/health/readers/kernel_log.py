@@ -64,7 +64,7 @@ def read(node: Node) -> Reading:
     boot_id = node.boot_id
     is_first = node.kept.get("boot_id") != boot_id
     next_text = "" if is_first else node.kept.get("next", "")
-    start = int(next_text) if next_text.isdigit() and len(next_text) < 20 else 0
+    start = int(next_text) if next_text.isdecimal() and len(next_text) < 20 else 0
     everything = [*_of_kmsg(_text(node.path(KMSG)).split("\n"))]
     if not everything:
         raise NotMeasuredError(f"{KMSG} has no record of the kernel")

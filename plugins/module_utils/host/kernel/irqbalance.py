@@ -58,7 +58,7 @@ def ensure(system: System, cpus: str, check: bool = False) -> Outcome:
 def _running(system: System) -> tuple[bool, str | None]:
     """Return whether irqbalance runs, and the list that it was started with."""
     for process in system.names("/proc"):
-        if not process.isdigit():
+        if not process.isdecimal():
             continue
         try:
             name = system.read(f"/proc/{process}/comm")

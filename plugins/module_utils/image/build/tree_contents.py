@@ -134,7 +134,7 @@ def _account(root: Path, database: str, name: str) -> list[str] | None:
 
 
 def _number(root: Path, subject: str, database: str, name: str) -> int:
-    if name.isdigit():
+    if name.isdecimal():
         return int(name)
     return int(_required_account(root, subject, database, name)[2])
 

@@ -209,7 +209,7 @@ def _closed_proc(place: str) -> list[str]:
     """
     options = []
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
-        if entry.name.isdigit() or entry.is_symlink():
+        if entry.name.isdecimal() or entry.is_symlink():
             continue
         mode = entry.stat().st_mode
         if entry.name in HIDDEN or (stat.S_ISREG(mode) and not mode & stat.S_IROTH and not mode & stat.S_IWUSR):

@@ -314,7 +314,7 @@ def dnf_environment(home: str) -> dict[str, str]:
 
 def _database_path(layer: Layer) -> str:
     major = layer.suite.partition(".")[0]
-    return NEW_DATABASE if major.isdigit() and int(major) >= FIRST_NEW_RELEASE else OLD_DATABASE
+    return NEW_DATABASE if major.isdecimal() and int(major) >= FIRST_NEW_RELEASE else OLD_DATABASE
 
 
 def _database(root: Path) -> Path | None:

@@ -165,7 +165,7 @@ def _at(device: SiteDevice, network: str) -> str:
     for spec in device.kind.addresses:
         if spec.ports and device.kind.model and network.startswith(f"{spec.network}-"):
             number = network[len(spec.network) + 1 :]
-            if number.isdigit():
+            if number.isdecimal():
                 return device.kind.model.ports[spec.ports].interfaces[int(number)]
     return network
 

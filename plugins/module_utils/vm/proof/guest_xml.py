@@ -60,7 +60,7 @@ def binding(evidence: Evidence, cell: Cell) -> Claim:
         if option == "object" and fields.get("id") == f"ram-node{cell.id}":
             size = fields.get("size", "")
             seen = {
-                "size": claim_values.size_text(int(size)) if size.isdigit() else size,
+                "size": claim_values.size_text(int(size)) if size.isdecimal() else size,
                 "host node": fields.get("host-nodes"),
                 "policy": fields.get("policy"),
             }

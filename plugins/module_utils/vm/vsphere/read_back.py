@@ -129,7 +129,7 @@ def ways(config: Any) -> dict[str, list[str]]:
     devices of their kind in the order of their keys.
     """
     extra = extra_of(config)
-    numbers = {name: int(text) for name, text in extra.items() if SLOT.fullmatch(name) and text.isdigit()}
+    numbers = {name: int(text) for name, text in extra.items() if SLOT.fullmatch(name) and text.isdecimal()}
     bridges = {int(name[len("pciBridge") : -len(SUFFIX)]): slot for name, slot in numbers.items() if "Bridge" in name}
     every = sorted(config.hardware.device, key=lambda device: device.key)
     passed = [device for device in every if type_of(device) == "VirtualPCIPassthrough"]

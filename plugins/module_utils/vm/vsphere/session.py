@@ -135,7 +135,7 @@ class Session:
         """Return the version that this connection speaks: the lower one of vCenter's and pyVmomi's."""
         # The text is like urn:vim25/8.0.3.0; pyVmomi keeps the quotes of the SOAP header.
         text = str(self._instance._stub.versionId).strip('"').rpartition("/")[2]
-        return tuple(int(part) for part in text.split(".") if part.isdigit())
+        return tuple(int(part) for part in text.split(".") if part.isdecimal())
 
     def _again(self, read: Callable[[], Any]) -> Any:
         """Return the result of ``read``; retry it after a lost connection or an expired session."""

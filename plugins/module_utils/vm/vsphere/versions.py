@@ -46,12 +46,12 @@ WORDS = {
 def hardware(version: str) -> int:
     """Return the number of a virtual hardware version: "vmx-21" is 21; 0 without a number."""
     digits = version.rpartition("-")[2]
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if digits.isdecimal() else 0
 
 
 def newest_hardware(esxi: str) -> str:
     """Return the newest virtual hardware of an ESXi release ("8.0.3"); for a release before the table, the oldest."""
-    release = tuple(int(part) for part in esxi.split(".") if part.isdigit())
+    release = tuple(int(part) for part in esxi.split(".") if part.isdecimal())
     for min_release, number in HARDWARE_OF_ESXI:
         if release >= min_release:
             return f"vmx-{number}"

@@ -117,7 +117,7 @@ def test_every_changed_number_is_detected():
     for position, line in enumerate(lines):
         *parents, last = line.split(" ")
         replacement = {"strict-high": "low", "low": "strict-high"}.get(last)
-        if last.isdigit():
+        if last.isdecimal():
             replacement = {"100": "99", "111111": "000000"}.get(
                 last, "111111" if len(last) == 6 else str(int(last) + 1)
             )

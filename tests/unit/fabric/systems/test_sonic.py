@@ -228,7 +228,7 @@ def test_each_changed_setting_is_detected():
             continue
         broken = copy.deepcopy(tables)
         value = broken[table][key][field]
-        number = isinstance(value, str) and value.lstrip("-").isdigit()
+        number = isinstance(value, str) and value.lstrip("-").isdecimal()
         broken[table][key][field] = OTHER.get(field, str(int(value) ^ 3) if number else "nobody")
         expected = no_term and (table, field) not in seen_whatever
         assert (outcome(broken) == original) is expected, f"{table}|{key}|{field}"

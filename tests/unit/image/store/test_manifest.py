@@ -114,7 +114,7 @@ def test_unknown_keys_of_a_later_version_are_ignored():
     ],
 )
 def test_an_invalid_value_is_refused_and_named(path, value, named):
-    way = [int(step) if step.isdigit() else step for step in path.split(".")]
+    way = [int(step) if step.isdecimal() else step for step in path.split(".")]
     with pytest.raises(ImageError) as caught:
         manifest.load(changed(way, value), "manifest of x")
     assert named in f"{caught.value.cause}; {caught.value.remedy}"
@@ -135,7 +135,7 @@ def test_an_invalid_value_is_refused_and_named(path, value, named):
     ],
 )
 def test_a_value_at_a_limit_is_accepted(path, value):
-    data = changed([int(step) if step.isdigit() else step for step in path.split(".")], value)
+    data = changed([int(step) if step.isdecimal() else step for step in path.split(".")], value)
     assert manifest.dump(manifest.load(data, "x")) == data
 
 

@@ -122,7 +122,7 @@ def parse_health(text: str, addresses: dict[int, str]) -> tuple[Measurement, ...
 
 def _place(number: object, addresses: dict[int, str]) -> Place:
     text = str(number)
-    address = addresses.get(int(text)) if text.isdigit() and len(text) < 4 else None
+    address = addresses.get(int(text)) if text.isdecimal() and len(text) < 4 else None
     return Place("gpu", address or f"DCGM {clean(text):.20}")
 
 

@@ -138,7 +138,7 @@ def resets(
     for measurement in measurements:
         if measurement.check == "gpu_reset_required" and isinstance(measurement.value, bool):
             number, _space, needed = saved.get(measurement.place.name, "0").partition(" ")
-            count = (int(number) if number.isdigit() else 0) + bool(needed and not measurement.value)
+            count = (int(number) if number.isdecimal() else 0) + bool(needed and not measurement.value)
             saved[measurement.place.name] = f"{count} needed" if measurement.value else str(count)
             counts.append(Measurement(RESET_COUNT, measurement.place, count, measurement.source))
     return tuple(counts), saved
@@ -195,7 +195,7 @@ def _without_handle(name: str, message: str, expected: Expected) -> tuple[Measur
     """Name the GPU at which the tool stopped. An index counts the GPUs in the order of their addresses."""
     planned = [gpu.address for gpu in gpus(expected)]
     address = pci_address(name)
-    if address is None and name.isdigit() and int(name) < len(planned):
+    if address is None and name.isdecimal() and int(name) < len(planned):
         address = planned[int(name)]
     source, reason = "nvidia-smi -q -x", clean(message.strip())
     if address is None:

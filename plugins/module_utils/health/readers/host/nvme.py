@@ -128,7 +128,7 @@ def _part(document: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def _natural(value: object) -> int | None:
     """Return a count. Old versions of nvme-cli write large ones as text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 40:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 40:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 

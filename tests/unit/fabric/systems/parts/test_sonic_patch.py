@@ -236,7 +236,7 @@ def drifts(config):
                 replacements = {"egress_lossless_profile": "egress_lossy_profile", "egress_lossy_profile": None}
                 value = entry[field]
                 changed[table][key][field] = replacements.get(str(value)) or (
-                    str(int(value) ^ 1) if str(value).lstrip("-").isdigit() else value
+                    str(int(value) ^ 1) if str(value).lstrip("-").isdecimal() else value
                 )
                 if changed != config:
                     yield f"{table}|{key}|{field} changed", changed
