@@ -71,7 +71,7 @@ def measure(directory: Path, temporary: Path) -> int:
     host = read_host()
     (directory / "recording.json").write_text(write_recording(host))
     for name, argv in TOOLS.items():
-        text, _, _ = run(argv, TOOL_S)
+        text, _seconds, _status = run(argv, TOOL_S)
         (directory / name).write_text(text)
     code, state = temporary / "health.pyz", directory / "state"
     code.write_bytes(archive.build(command.__name__, with_bytecode=True))
@@ -85,18 +85,18 @@ def measure(directory: Path, temporary: Path) -> int:
 
     health = [sys.executable, str(code), "--state", str(state), "--run", str(temporary / "run")]
     rounds = ["round", "--expected", str(directory / "expected.json")]
-    _, alone_s, _ = run(QUERY, TOOL_S)
+    _text, alone_s, _status = run(QUERY, TOOL_S)
     for number in (1, 2):
         text, used_s, status = run([*health, *rounds], LIGHT_S)
         print(f"light round {number}: {used_s:.3f} s of processor time, {used_s / alone_s:.2f} of nvidia-smi; {text}")
         if status:
             return 1
-    _, verdict_s, _ = run(health, TOOL_S)
+    _text, verdict_s, _status = run(health, TOOL_S)
     print(f"verdict: {verdict_s:.3f} s of processor time, {verdict_s / alone_s:.2f} of nvidia-smi alone")
     run([*health, "drain", "--reason", "tests/hardware"], TOOL_S)
     text, used_s, status = run([sys.executable, "-c", DEEP, str(code), *health[2:], *rounds, "--deep"], DEEP_S)
     print(f"deep round: rc {status}, {used_s:.3f} s of processor time {text}")
-    text, _, _ = run([*health, "--checks"], TOOL_S)
+    text, _seconds, _status = run([*health, "--checks"], TOOL_S)
     (directory / "verdict.txt").write_text(text)
     print(text)
     verdict: dict[str, Any] = json.loads(run([*health, "--format", "json"], TOOL_S)[0])

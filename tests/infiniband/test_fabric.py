@@ -36,8 +36,8 @@ CABLES = simulated_subnet.cables(FABRIC)
 GUIDS = simulated_subnet.guids_of(CABLES)
 
 
-def planned(settings=SETTINGS):
-    return plan(SITE, "compute", settings, GUIDS)
+def planned(settings=None):
+    return plan(SITE, "compute", settings or SETTINGS, GUIDS)
 
 
 PLAN = planned()

@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
     try:
         load(arguments[0])
     except SailloftError as error:
-        print(f"sailloft: {error}", file=sys.stderr)
+        sys.stderr.write(f"sailloft: {error}\n")
         return 1
     return 0
 

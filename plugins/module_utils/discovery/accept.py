@@ -76,7 +76,7 @@ class Plan:
             if end in ends:
                 nodes.setdefault(ends[end].device, end)
         if len(nodes) == 1:
-            ((node, end),) = nodes.items()
+            node, end = next(iter(nodes.items()))
             return PlannedPlace(node, f"{end} is planned for {node}")
         if nodes:
             return PlannedPlace("", f"its cables are those of {excerpt(sorted(nodes))}")

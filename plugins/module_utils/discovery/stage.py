@@ -67,4 +67,4 @@ def send(server: str, mac: str, content: bytes) -> int | str:
 
 
 def _say(text: str) -> None:
-    print(f"sailloft: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"sailloft: {text}\n")

@@ -206,7 +206,7 @@ def _put(boot: _BootedBy, servers: Sequence[str], number: int, state: State, roo
     reasons = {}
     for server in servers:
         try:
-            status, _ = exchange(boot.url(server), content)
+            status, _content = exchange(boot.url(server), content)
             reasons[server] = "" if status == NONE else _reason(status)
         except OSError as error:
             reasons[server] = str(error)

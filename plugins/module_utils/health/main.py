@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (SailloftError, OSError) as error:
-        print(f"sailloft-health: {error}", file=sys.stderr)
+        sys.stderr.write(f"sailloft-health: {error}\n")
         return FAILED
 
 
@@ -125,7 +125,7 @@ def _drain(options: argparse.Namespace, result: Verdict) -> None:
 
     change = slurm.act(result, note)
     if change:
-        print(change)
+        sys.stdout.write(f"{change}\n")
 
 
 def _round(options: argparse.Namespace) -> int:
@@ -139,7 +139,7 @@ def _round(options: argparse.Namespace) -> int:
         return 0
     # Who waits for deep checks must not take one that did not measure for one that passed.
     for reader, error in saved.round.errors.items():
-        print(f"sailloft-health: {reader}: not measured: {error}", file=sys.stderr)
+        sys.stderr.write(f"sailloft-health: {reader}: not measured: {error}\n")
     return FAILED
 
 
@@ -150,7 +150,7 @@ def _change(options: argparse.Namespace, edit: Callable[[Condition, Moment], Con
     paths = rounds.CheckerPaths(options.state, options.run)
     rounds.change(paths, edit, state.moment())
     for server, reason in boot_servers.send(paths.state, paths.root, paths.run).items():
-        print(f"sailloft-health: {server} does not have this yet: {reason}", file=sys.stderr)
+        sys.stderr.write(f"sailloft-health: {server} does not have this yet: {reason}\n")
     return 0
 
 

@@ -77,7 +77,7 @@ def read_all(readers: Sequence[Reader], node: Callable[[Reader], Node]) -> list[
         while selector.get_map():
             running: list[_Child] = [key.data for key in selector.get_map().values()]
             first = min(child.start + child.reader.deadline_s for child in running)
-            for key, _ in selector.select(max(0.0, first - time.monotonic())):
+            for key, _events in selector.select(max(0.0, first - time.monotonic())):
                 if not _receive(key.data):
                     selector.unregister(key.fd)
             now = time.monotonic()
@@ -219,7 +219,7 @@ def _stat(pid: int) -> list[str] | None:
     """Return a living process's program and the fields after it in /proc/PID/stat (proc_pid_stat(5))."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
-            head, _, numbers = stream.read().rpartition(")")
+            head, _bracket, numbers = stream.read().rpartition(")")
     except OSError:
         return None
     fields = [head.partition("(")[2], *numbers.split()]

@@ -150,10 +150,10 @@ def _expected(path: str) -> tuple[Expected, str]:
             # An image's nodes have one file.
             return (expected if expected.host else replace(expected, host=os.uname().nodename)), ""
     except OSError as error:
-        problem = f"{path}: {error.strerror}"
+        cause = error.strerror
     except (SailloftError, ValueError) as error:
-        problem = f"{path}: {error}"
-    return Expected(os.uname().nodename), problem
+        cause = str(error)
+    return Expected(os.uname().nodename), f"{path}: {cause}"
 
 
 def _saved(paths: CheckerPaths, host: str) -> State:

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -230,9 +229,7 @@ def set_aside(cause: str, directory: str = DIRECTORY) -> Event:
         return Event(STATE_UNREADABLE, Place("node"), clean(text), path, aside)
 
 
-@contextlib.contextmanager
-def locked(name: str, run: str = RUN, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock of the node's checker. Without ``wait``, yields False if another holds it. Raises OSError."""
+def locked(name: str, run: str = RUN, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
+    """Return a lock of the node's checker. Without ``wait``, it yields False if another holds it. Raises OSError."""
     os.makedirs(run, mode=0o700, exist_ok=True)
-    with disk.locked(os.path.join(run, f"{name}.lock"), wait) as is_alone:
-        yield is_alone
+    return disk.locked(os.path.join(run, f"{name}.lock"), wait)

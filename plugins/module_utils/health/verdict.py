@@ -230,7 +230,7 @@ def prometheus(result: Verdict) -> str:
     lines += ["# HELP sailloft_health_value A measured value.", "# TYPE sailloft_health_value gauge"]
     for check, values in sorted(state.values.items()):
         for name, value in sorted(values.items()):
-            kind, _, place = name.partition(" ")
+            kind, _space, place = name.partition(" ")
             lines.append(f"sailloft_health_value{_braces(_labels(check, Place(kind, place)))} {value}")
     if state.round:
         lines += [

@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
                 _say(f"{path} is not empty yet; the next Epilog removes it")
         elif given[:1] == [CHECK]:
             faults = check(system, directory)
-            print("\n".join(faults or ["containers of jobs can start"]))
+            sys.stdout.write("\n".join([*(faults or ["containers of jobs can start"]), ""]))
             return 1 if faults else 0
         else:
             _podman(system, directory, given)

@@ -35,4 +35,4 @@ def domains_of(name: str, variables: Mapping[str, Any]) -> dict[str, list[str]]:
 def _names(value: Any) -> list[str]:
     """Return the names in a name or a list of names; a number is a name, too."""
     names = value if isinstance(value, (list, tuple)) else [value]
-    return values.texts([str(name) if type(name) is int else name for name in names])
+    return values.texts([str(name) if isinstance(name, int) and not isinstance(name, bool) else name for name in names])

@@ -200,6 +200,7 @@ class ContainerCluster(SlurmCluster):
             capture_output=True,
             text=True,
             timeout=START_S,
+            check=False,
         )
 
     def podman(

@@ -176,6 +176,7 @@ def kills() -> None:
                 failures += run("wipefs", "--quiet", "--all", disk(f"0000:4{number}:00.0"))
             assert not failures, failures
             run("rm", "-rf", "/var/lib/sailloft/storage")
+            killed = ""
             try:
                 file_systems.ensure(Killed(step), storages)
             except KilledError as error:

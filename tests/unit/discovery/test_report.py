@@ -75,7 +75,7 @@ def test_what_no_stage_writes_is_refused_soon_with_one_error(content):
     assert str(caught.value).isprintable()
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner)))
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists))
 def test_no_value_of_a_field_raises_another_error(value):
     for name in ("mac", "serial", "nics", "device_counts", "problems", "topology", "memory_mib"):
         try:

@@ -45,13 +45,13 @@ def claim(text, seen="a", layer="switch"):
 )
 def test_the_proof_of_a_host_is_its_own(name, seen, kind, state):
     proved = read_proofs(texts(name, claim("GPU 0", seen)), HOSTS)
-    ((each,),) = proved.hosts.values()
+    [[each]] = list(proved.hosts.values())
     assert (list(proved.hosts), proved.fabrics) == (["gpu-1"], {})
     assert (each.kind, each.state, each.at_s, each.page) == (kind, state, AT_S, f"{name}.html")
 
 
 def test_a_proof_without_claims_is_not_known():
-    ((each,),) = read_proofs(texts("gpu-1"), HOSTS).hosts.values()
+    [[each]] = list(read_proofs(texts("gpu-1"), HOSTS).hosts.values())
     assert each.state == UNKNOWN
 
 
@@ -64,7 +64,7 @@ def test_the_claims_of_a_fabric_belong_to_the_devices_that_they_begin_with():
     states = {host: [(each.kind, each.state) for each in data] for host, data in proved.hosts.items()}
     assert states == {"leaf1": [(FABRIC, DIFFERS)], "gpu-1": [(FABRIC, DIFFERS)], "gpu-2": [(FABRIC, UNKNOWN)]}
     assert "no route" in proved.hosts["gpu-2"][0].text
-    ((ends, text),) = proved.links.items()
+    [(ends, text)] = list(proved.links.items())
     assert (ends, "swp1" in text) == (("gpu-1", "leaf1"), True)
 
 

@@ -321,7 +321,7 @@ def test_a_server_that_never_ends_its_answer_is_left(site, monkeypatch):
     with socket.create_server(("127.0.0.1", site.one.port)) as listening:
 
         def drip():
-            connection, _ = listening.accept()
+            connection, _address = listening.accept()
             with contextlib.suppress(OSError):
                 for _byte in range(100):
                     connection.send(b"H")

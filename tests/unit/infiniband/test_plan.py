@@ -30,9 +30,11 @@ SETTINGS = {
 }
 
 
-def planned(settings=SETTINGS, guids=None, **others):
+def planned(settings=None, guids=None, **others):
     site, every = ib_sites.small()
-    return plan(site, "compute", settings, every if guids is None else guids, **others)
+    return plan(
+        site, "compute", SETTINGS if settings is None else settings, every if guids is None else guids, **others
+    )
 
 
 def options(text):

@@ -33,8 +33,8 @@ IN_SCRIPT = (
 )
 
 
-def devices(given, environment, rdma=RDMA, cgroups=IN_STEP):
-    argv = command.arguments(given, environment, cgroups, GPUS, rdma, [])
+def devices(given, environment, rdma=None, cgroups=IN_STEP):
+    argv = command.arguments(given, environment, cgroups, GPUS, RDMA if rdma is None else rdma, [])
     return [word for before, word in zip(argv, argv[1:]) if before == "--device"]
 
 

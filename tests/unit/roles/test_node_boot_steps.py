@@ -42,7 +42,7 @@ def tasks(file: str) -> Iterator[tuple[str, dict]]:
 
 
 def _task(task: dict) -> Iterator[tuple[str, dict]]:
-    module = next(name for name in task if "." in name)
+    (module,) = (name for name in task if "." in name)
     if module.endswith(".import_tasks"):
         yield from tasks(task[module])
     else:

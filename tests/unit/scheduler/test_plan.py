@@ -19,8 +19,8 @@ HOSTS = dict.fromkeys(NODES, RECORDED["aws-g4dn-metal"])
 SETTINGS = {"controllers": ["c1", "c2"], "partitions": [{"name": "gpu", "groups": ["nodes"], "default": True}]}
 
 
-def planned(hosts=HOSTS, site=None, spares=(), **settings):
-    return plan({**SETTINGS, **settings}, GROUPS, hosts, site, spares)
+def planned(hosts=None, site=None, spares=(), **settings):
+    return plan({**SETTINGS, **settings}, GROUPS, HOSTS if hosts is None else hosts, site, spares)
 
 
 def lines(text, start):

@@ -38,7 +38,7 @@ def read(data: Any, nics: Iterable[Function] = (), passed_through: Collection[st
         part = settings.part(name)
         part.only("speed_gbit_s", "infiniband", "peer", "cable", "rail", "cable_m")
         speed = part.value("speed_gbit_s", lambda value: values.number(value, 0, FASTEST_GBIT_S))
-        device, _, number = name.partition("/")
+        device, _slash, number = name.partition("/")
         is_rdma = device in rdma or (device not in interfaces and RDMA.fullmatch(device) is not None)
         port = ExpectedPort(
             name=f"{name}/1" if is_rdma and not number else name,

@@ -115,7 +115,7 @@ def _answer(process: subprocess.Popen[bytes], name: str, end: float) -> tuple[by
             ready = selector.select(max(0.0, end - time.monotonic()))
             if not ready:
                 raise TimeoutError
-            for key, _ in ready:
+            for key, _events in ready:
                 part = os.read(key.fd, 1 << 16)
                 texts[key.fileobj] += part
                 if not part:

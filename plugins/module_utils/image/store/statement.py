@@ -95,7 +95,8 @@ def load(data: bytes, subject: str) -> Statement:
     try:
         statement: Statement = stored.load(Statement, json.loads(split(data)[0]), FORMAT, "statement", AGAIN)
         for text in (statement.issued, statement.expires, *(node.until for node in statement.nodes.values())):
-            _ = text and seconds(text)
+            if text:
+                seconds(text)
         if not 0 < statement.sequence < SEQUENCE_END:
             raise ValueError(f"its sequence is {statement.sequence}")
     except StoredError as error:

@@ -123,12 +123,12 @@ def _of_devices(
     """Yield a fault for each device most of whose links are sick, and take these links out of ``sick``."""
     number: dict[str, int] = {}
     for pair in links:
-        for device in {pair.one.device, pair.other.device}:
+        for device in sorted({pair.one.device, pair.other.device}):
             number[device] = number.get(device, 0) + 1
     while True:
         of_device: dict[str, list[LinkEnds]] = {}
         for pair in sick:
-            for device in {pair.one.device, pair.other.device}:
+            for device in sorted({pair.one.device, pair.other.device}):
                 of_device.setdefault(device, []).append(pair)
         suspects = [
             (len(group) / number[device], len(group), device)

@@ -53,7 +53,9 @@ def mmio_gib(functions: Iterable[Function]) -> int:
     total = 0
     for item in functions:
         if item.kind == "gpu":
-            bar_bytes = sum(bar.size_bytes for bar in item.bars if bar.kind == "memory" and bar.width_bits == 64)
+            bar_bytes = sum(
+                region.size_bytes for region in item.bars if region.kind == "memory" and region.width_bits == 64
+            )
             total += bar_bytes or LARGE_BAR_GIB.get((item.vendor_id, item.device_id), 0) * GIB
     size = DEFAULT_GIB
     while size * GIB <= total:

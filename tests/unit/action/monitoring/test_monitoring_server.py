@@ -29,8 +29,8 @@ def run(make, monkeypatch):
 
     monkeypatch.setattr(monitoring_server.ActionModule, "_execute_module", execute)
 
-    def called(variables=VARIABLES, **arguments):
-        make(monitoring_server, **arguments).run(task_vars=variables)
+    def called(variables=None, **arguments):
+        make(monitoring_server, **arguments).run(task_vars=variables or VARIABLES)
         return given.pop()
 
     return called

@@ -32,6 +32,15 @@ set vlans V vlan-id 10
 set vlans V l3-interface irb.10
 """
 BRIDGED = {"bridge": {"domain": {"br_default": {"vlan": {"5-10": {}}}}}}  # a port
+
+
+def with_pause(reading, rx=False, pfc=None):
+    """Add what ethtool and dcb show of the first port: link-level pause, and PFC of one priority."""
+    port = reading["links"][0]["ifname"]
+    reading["ethtool --json -a"] = {port: [{"ifname": port, "autonegotiate": False, "rx": rx, "tx": False}]}
+    reading["dcb -j pfc show dev"] = {port: {"pfc_cap": 8, "prio_pfc": [priority == pfc for priority in range(8)]}}
+
+
 # Each is a change of spine1's configuration, and the statement as the system's table has it, or, without a row of the
 # table, the last words of what is seen. A change is lines ("PORT: " as the first word:
 # below the port), a tree (PORT: the port), or a change of what a Linux machine shows.
@@ -1258,7 +1267,7 @@ HARMLESS = {
     ],
     "linux": [
         lambda _reading: None,
-        lambda reading: with_pause(reading),
+        with_pause,
         lambda reading: reading.update({"ethtool --json -a": {"eth9": None}, "dcb -j pfc show dev": {"eth9": None}}),
         lambda reading: with_bond(reading, 9216),
         lambda reading: with_vlan(reading, 20, mtu=1500),
@@ -1429,13 +1438,6 @@ def extension(kind, name):
 def with_rule(reading, *expressions, hook="postrouting"):
     """Add a rule in the form of nft -j list ruleset."""
     with_rules(reading, list(expressions), hook=hook)
-
-
-def with_pause(reading, rx=False, pfc=None):
-    """Add what ethtool and dcb show of the first port: link-level pause, and PFC of one priority."""
-    port = reading["links"][0]["ifname"]
-    reading["ethtool --json -a"] = {port: [{"ifname": port, "autonegotiate": False, "rx": rx, "tx": False}]}
-    reading["dcb -j pfc show dev"] = {port: {"pfc_cap": 8, "prio_pfc": [priority == pfc for priority in range(8)]}}
 
 
 def with_rules(reading, *rules, other=(), hook="postrouting", family="inet", policy="accept"):

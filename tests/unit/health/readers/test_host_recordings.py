@@ -220,7 +220,9 @@ def test_disks_by_three_versions_of_the_tools(name, version):
     folder = HEALTH / "disk" / name / version
     commands = (line.split("\t") for line in (folder / "COMMANDS.tsv").read_text().splitlines()[1:])
     logs = [
-        file for file, _, _ in commands if file.endswith(".json") and ("smart-log" in file or "smartctl-nvme" in file)
+        file
+        for file, _status, _command in commands
+        if file.endswith(".json") and ("smart-log" in file or "smartctl-nvme" in file)
     ]
     assert len(logs) == 3
     for file in logs:
@@ -256,7 +258,7 @@ def test_published_lines_of_event_logs():
 
 def documents(name):
     """Return a document, with those that belong to it, as the BMC of one chassis has them."""
-    others, *_ = REDFISH[name]
+    others, *_checks = REDFISH[name]
     served = {}
     for each in (name, *others):
         document = json.loads((HEALTH / f"bmc/redfish/{each}.json").read_text(encoding="utf-8"))

@@ -68,9 +68,10 @@ REPORT = {
 WITHOUT_CLAIM = {"phases"}
 
 
-def state(report=REPORT, line=LINE, **changes):
+def state(report=None, line=LINE, **changes):
     """Return what node_image_info reads of a node with this report and command line."""
     text = " ".join(line)
+    report = REPORT if report is None else report
     whole = {
         "image": report["image"],
         "report": report,

@@ -131,7 +131,7 @@ def test_a_kernel_of_the_image_before_boots_that_image_for_an_hour(site, serve, 
 
 
 def test_the_highest_sequence_of_the_servers_wins(site, serve):
-    behaviours = [Behaviour(b"") for _ in range(3)]
+    behaviours = [Behaviour(b"") for _server in range(3)]
     urls = [serve(each) for each in behaviours]
     for behaviour, sequence in zip(behaviours, (5, 6, 5)):
         behaviour.turns = [site.statement(urls, sequence)]

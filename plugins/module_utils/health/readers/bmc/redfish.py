@@ -64,7 +64,7 @@ class Connection:
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the JSON object at a path of the BMC. Raises NotMeasuredError."""
-        for _ in range(3):
+        for _attempt in range(3):
             status, body, location = self._answer(path)
             if status in MOVED and location.startswith("/"):
                 path = location

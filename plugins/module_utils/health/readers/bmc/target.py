@@ -55,7 +55,7 @@ def read_many(
     if limit_s is None:
         rounds = -(-len(bmcs) // threads)
         limit_s = 2.0 + 1.5 * rounds * max((bmc.timeout_s for bmc in bmcs), default=0.0)
-    for _ in range(threads):
+    for _thread in range(threads):
         threading.Thread(target=work, daemon=True).start()
     readings: dict[str, Reading] = {}
     end = time.monotonic() + limit_s

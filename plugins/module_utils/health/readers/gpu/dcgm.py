@@ -182,7 +182,7 @@ def _add(test: dict[str, Any], addresses: dict[int, str], outcomes: dict[Place, 
                 outcome.failures += [(severity, text) for severity, text in failures if severity]
                 outcome.remarks += [text for severity, text in failures if not severity]
             else:
-                outcome.remarks += [text for _, text in _warnings(result)]
+                outcome.remarks += [text for _severity, text in _warnings(result)]
     return bool(results)
 
 
@@ -237,7 +237,7 @@ def _measurements(place: Place, tests: dict[str, _Outcome]) -> Iterator[Measurem
             passed.append(key)
             yield Measurement(f"dcgm_diag_{key}", place, "Pass", source, _blanks(outcome.remarks))
         elif place.kind == "gpu":
-            texts = [text for _, text in outcome.failures] or outcome.remarks
+            texts = [text for _severity, text in outcome.failures] or outcome.remarks
             reason = "; ".join([*texts, _blanks(outcome.remarks)] if outcome.failures else texts)
             message = clean(reason.strip("; ")) or ", ".join(sorted(set(outcome.statuses)))
             yield Measurement(f"dcgm_diag_{key}", place, None, source, message)

@@ -131,7 +131,7 @@ def parse_errors(text: str, total: str, harmless: tuple[str, ...] = ()) -> int |
     """Return the sum of a file of AER counters ("RxErr 0", a line each) without the harmless ones, None without it."""
     counters = {}
     for line in text.splitlines():
-        name, _, number = line.strip().rpartition(" ")
+        name, _space, number = line.strip().rpartition(" ")
         value = natural(number)
         if value is not None:
             counters[name] = value

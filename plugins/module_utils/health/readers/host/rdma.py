@@ -64,7 +64,7 @@ def read(node: Node) -> Reading:
 
 def _port(node: Node, port: ExpectedPort) -> Iterator[Measurement]:
     place = Place("port", port.name)
-    device, _, number = port.name.partition("/")
+    device, _slash, number = port.name.partition("/")
     folder = f"{DEVICES}/{device}/ports/{number}"
     if not os.path.isdir(node.path(folder)):
         if not _device_is_missing(node, port):
@@ -94,8 +94,8 @@ def _device_is_missing(node: Node, port: ExpectedPort) -> bool:
 
 def parse_state(state: str, physical: str) -> bool | None:
     """Return whether a port is up by its files state ("4: ACTIVE") and phys_state ("5: LinkUp"), None if unknown."""
-    _, _, name = state.partition(": ")
-    _, _, link = physical.partition(": ")
+    _number, _colon, name = state.partition(": ")
+    _number, _colon, link = physical.partition(": ")
     if name not in STATES or link not in LINK_STATES:
         return None
     return name == ACTIVE and link == LINK_UP

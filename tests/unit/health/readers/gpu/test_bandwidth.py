@@ -61,17 +61,17 @@ def test_the_papers_link_fails_when_half_of_twelve_measurements_are_slow(tmp_pat
 
 def test_a_reset_begins_the_window_anew(tmp_path):
     node = Hours(tmp_path)
-    for _ in range(7):
+    for _round in range(7):
         before = node.measure(3.4, resets=1)
     assert before == [FAIL, FAIL]
-    after = [node.measure(23.5, resets=2) for _ in range(7)]
+    after = [node.measure(23.5, resets=2) for _round in range(7)]
     assert after == [[NOT_MEASURED] * 2] * 6 + [[PASS, PASS]]
 
 
 def test_one_measurement_counts_once(tmp_path):
     node = Hours(tmp_path)
     node.measure(3.4)
-    assert [node.measure(None) for _ in range(20)] == [[]] * 20
+    assert [node.measure(None) for _round in range(20)] == [[]] * 20
 
 
 def test_a_node_whose_site_measures_nothing_has_nothing_to_say(tmp_path):

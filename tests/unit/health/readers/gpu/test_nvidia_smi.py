@@ -123,7 +123,7 @@ def test_one_sick_gpu_is_named_and_no_other(changed, checks):
         {"ecc_errors__aggregate__dram_uncorrectable": "7"},
         {"remapped_rows__remapped_row_unc": "1"},
     ],
-    ids=lambda value: "-".join(value),
+    ids="-".join,
 )
 def test_what_is_normal_is_no_fault(changed):
     assert sick(**changed).faults() == set()
@@ -258,7 +258,7 @@ def test_without_a_working_driver_the_node_has_one_fault_and_no_gpu_is_missing(t
     assert result.faults() == {("gpu_driver_fails", "node")}
     assert {"gpu_lost", "device_missing"} <= result.unmeasured(FIRST)
     again = verdicts(report(gpu(FIRST), gpu(SECOND)))
-    assert [each.verdict for (check, _), each in again.results.items() if check == "gpu_driver_fails"] == [PASS]
+    assert [each.verdict for (check, _place), each in again.results.items() if check == "gpu_driver_fails"] == [PASS]
 
 
 @pytest.mark.parametrize(

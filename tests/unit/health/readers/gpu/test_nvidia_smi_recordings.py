@@ -373,7 +373,7 @@ def test_each_sick_entry_has_its_faults():
 def test_application_faults_and_notes_keep_the_node_in_service():
     names = ("xid-13-31-43-109-applications", "sxid-12028-non-fatal", "aer-corrected", "hang-lockup")
     for path in (f"{name}.log" for name in names):
-        rules = [RULES[check] for check, _ in FAULTS[f"{KERNEL}{path}"] if check != "xid_109"]
+        rules = [RULES[check] for check, _place in FAULTS[f"{KERNEL}{path}"] if check != "xid_109"]
         assert all(rule.layer == APPLICATION or ACTIONS.index(rule.action) < ACTIONS.index("drain") for rule in rules)
 
 

@@ -172,5 +172,5 @@ def test_no_text_is_an_error(text):
 def test_files_of_garbage_neither_pass_nor_crash(tmp_path, data):
     names = ("current_link_width", "current_link_speed", "aer_dev_correctable", "power_state")
     write(tmp_path, {f"/sys/bus/pci/devices/{NIC}/{name}": data for name in names})
-    for (check, _), value in values(read(node(tmp_path, EXPECTED))).items():
+    for (check, _place), value in values(read(node(tmp_path, EXPECTED))).items():
         assert check == "device_missing" or value is None or isinstance(value, (int, float))
