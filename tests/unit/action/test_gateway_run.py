@@ -29,11 +29,11 @@ GATEWAYS = {"gpu1": "gw1", "gpu2": "gw1", "gpu3": "gw2"}
 LISTED: dict[tuple[str, ...], subprocess.CompletedProcess[str]] = {}
 
 
-def run_once(command, **options):
+def run_once(command, check, **options):
     """Run ansible-inventory, or return what it printed for the same inventory before."""
     texts = tuple(Path(word).read_text() if word.endswith(".yml") and Path(word).exists() else word for word in command)
     if texts not in LISTED:
-        LISTED[texts] = subprocess.run(command, **options)
+        LISTED[texts] = subprocess.run(command, check=check, **options)
     return LISTED[texts]
 
 
