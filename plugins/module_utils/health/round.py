@@ -150,10 +150,9 @@ def _expected(path: str) -> tuple[Expected, str]:
             # An image's nodes have one file.
             return (expected if expected.host else replace(expected, host=os.uname().nodename)), ""
     except OSError as error:
-        cause = error.strerror
+        return Expected(os.uname().nodename), f"{path}: {error.strerror}"
     except (SailloftError, ValueError) as error:
-        cause = str(error)
-    return Expected(os.uname().nodename), f"{path}: {cause}"
+        return Expected(os.uname().nodename), f"{path}: {error}"
 
 
 def _saved(paths: CheckerPaths, host: str) -> State:
