@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 
 import pytest
-from fleet_machines import system
 from fleet_site import NEW, Fleet, needs_root
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
@@ -254,10 +253,15 @@ def test_an_unreachable_node_counts_as_failed_before_anything_is_changed(fleet):
 
 @pytest.mark.long
 def test_a_bmc_with_an_untrusted_certificate_is_refused_unless_tls_is_not_verified(fleet):
-    bmc = {"address": f"127.0.0.1:{fleet.port}", "username": "root", "password": "none", "system": system("bm02")}
-    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc=bmc)
+    hosts = json.loads((fleet.folder / "hosts.yml").read_text())
+    bmc = hosts["all"]["children"]["nodes"]["hosts"]["bm02"]["node_boot_bmc"]
+    del bmc["ca"]
+    (fleet.folder / "hosts.yml").write_text(json.dumps(hosts))
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
     assert status != 0
     assert "node_boot_bmc.ca" in " ".join(output.split())
     assert fleet.boots() == []
-    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc={**bmc, "verify_tls": False})
+    bmc["verify_tls"] = False
+    (fleet.folder / "hosts.yml").write_text(json.dumps(hosts))
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
     assert status == 0, output
