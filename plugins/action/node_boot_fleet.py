@@ -167,12 +167,11 @@ class ActionModule(ControllerAction):
         for name, row in self._rows.items():
             if name not in states or not self._given_to(name, row, states[name]):
                 row.needed = False
-            else:
-                if row.image and row.running == row.image and not row.forced:
-                    running.append(name)
-                if row.needed and (fault := bmc_of(self._host(name))[1]):
-                    row.needed = False
-                    row.fails(fault)
+            elif row.needed and (fault := bmc_of(self._host(name))[1]):
+                row.needed = False
+                row.fails(fault)
+            elif row.image and row.running == row.image and not row.forced:
+                running.append(name)
         return self._prove_all({name: states[name].state or {} for name in running})
 
     def _given_to(self, name: str, row: BootRow, answer: BootAnswer) -> bool:
