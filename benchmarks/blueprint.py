@@ -58,7 +58,7 @@ models:
     ports:
       down: {{names: "Ethernet[1:32]", speed_gbit_s: 400}}
       up: {{names: "Ethernet[33:64]", speed_gbit_s: 400}}
-  core: {{units: 1, watts: 1500, ports: {{down: {{names: "Ethernet[1:{core}]", speed_gbit_s: 400}}}}}}
+  core: {{units: 1, watts: 1500, ports: {{down: {{names: "Ethernet[1:{core_ports}]", speed_gbit_s: 400}}}}}}
 networks:
   management: {{network: 10.0.0.0/16, gateway: 1}}
   rail: {{network: 10.16.0.0/16, count: 8}}
@@ -92,10 +92,10 @@ devices:
     vars: *switch
   core:
     model: core
-    count: 64
+    count: {cores}
     rack: network
     unit: 20
-    name: "core-{{i:02}}"
+    name: "core-{{i:04}}"
     groups: [roce_switches]
     addresses: {{management: 40001}}
     vars: *switch
@@ -111,16 +111,24 @@ links:
   rails: {{from: nodes, ports: nic, to: leaf, to_ports: down, medium: ndr-mmf, fabric: compute, roce: true}}
   up: {{from: leaf, ports: up, to: spine, to_ports: down, each: 8, planes: 8, medium: smf, fabric: compute, roce: true}}
   top:
-    {{from: spine, ports: up, to: core, to_ports: down, each: 2, planes: 4, medium: smf, fabric: compute, roce: true}}
+    {{from: spine, ports: up, to: core, to_ports: down, each: {each}, planes: 32, medium: smf, fabric: compute,
+      roce: true}}
 checks:
   compute: {{oversubscription: 1, survives: [nic, leaf, spine, core], rail_aligned: true}}
 """
 
 
 def blueprint(nodes: int) -> str:
-    """Return the blueprint of a site with that many nodes."""
+    """Return the blueprint of a site with that many nodes.
+
+    The 32 uplinks of a spine go to the cores of its plane: to few with many cables each, to more where there are too
+    many pods for a core's 128 ports of 400 Gbit/s.
+    """
     pods = -(-nodes // 128)
-    return TEXT.format(pods=pods, nodes=nodes, core=pods * 16)
+    each = 32
+    while each * pods > 128:
+        each //= 2
+    return TEXT.format(pods=pods, nodes=nodes, each=each, cores=32 * 32 // each, core_ports=pods * each)
 
 
 def site_of(text: str) -> Any:
