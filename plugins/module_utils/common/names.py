@@ -34,10 +34,13 @@ def _near(name: str, valid_names: list[str]) -> list[str]:
     return matches or [valid for valid in valid_names if sorted(valid) == sorted(name)][:1]
 
 
-def valid_settings(setting: str, valid_names: Iterable[str]) -> str:
-    """Return the remedy for an unknown setting: the name of which it is a likely misspelling, or all valid ones."""
+def valid_settings(setting: object, valid_names: Iterable[str]) -> str:
+    """Return the remedy for an unknown setting: the name of which it is a likely misspelling, or all valid ones.
+
+    YAML has names that are no text: 26, or ``on``, which is true.
+    """
     names = sorted(valid_names)
-    matches = _near(setting, names)
+    matches = _near(str(setting), names)
     return f"did you mean {matches[0]}?" if matches else f"valid settings: {', '.join(names)}"
 
 

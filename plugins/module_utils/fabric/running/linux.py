@@ -131,7 +131,7 @@ def ecmp_of(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
             return None
         try:
             mask = int(str(fields), 0) if int(policy) == 3 else ECMP_POLICIES.get(int(policy))
-        except ValueError:
+        except (TypeError, ValueError):
             raise FabricError(
                 f"policy {policy!r} with fields {fields!r} is not valid",
                 "read it again",

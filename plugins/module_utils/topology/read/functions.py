@@ -107,6 +107,7 @@ def _function(files: Files, address: str, place: FunctionPlace, notes: list[str]
         class_code = int(uevent["PCI_CLASS"], 16)
         vendor_id, device_id = (int(part, 16) for part in uevent["PCI_ID"].split(":"))
         subsystem = [int(part, 16) for part in uevent.get("PCI_SUBSYS_ID", "").split(":") if part]
+        subsystem_vendor_id, subsystem_device_id = subsystem or (None, None)
     except (KeyError, ValueError) as error:
         raise TopologyError(f"{path}/uevent has no usable PCI_CLASS, PCI_ID, PCI_SUBSYS_ID: {error}") from error
     if not vendor_id:
@@ -123,8 +124,8 @@ def _function(files: Files, address: str, place: FunctionPlace, notes: list[str]
         device_id=device_id,
         kind=kind(class_code, vendor_id, device_id),
         port_type=None,
-        subsystem_vendor_id=subsystem[0] if subsystem else None,
-        subsystem_device_id=subsystem[1] if subsystem else None,
+        subsystem_vendor_id=subsystem_vendor_id,
+        subsystem_device_id=subsystem_device_id,
         driver=uevent.get("DRIVER"),
         numa_node=numa_node if numa_node >= 0 else None,
         iommu_group=_iommu_group(files, directory) if "iommu_group" in names else None,

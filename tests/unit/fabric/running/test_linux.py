@@ -312,7 +312,7 @@ def test_the_hash_is_read_where_both_ip_versions_have_the_same(sysctl, fields):
     assert ecmp_of(sysctl, "leaf1") == fields
 
 
-@pytest.mark.parametrize("sysctl", [hashing("x"), hashing("3", "many"), hashing("3", None)])
+@pytest.mark.parametrize("sysctl", [hashing("x"), hashing("3", "many"), hashing("3", None), hashing([3])])
 def test_an_invalid_hash_is_refused(sysctl):
     with raises(FabricError, "leaf1", "net.ipv4.fib_multipath_hash_policy", "policy", "valid"):
         ecmp_of(sysctl, "leaf1")

@@ -54,7 +54,14 @@ def test_a_loop_in_the_capability_list_is_refused(machine):
 
 
 @pytest.mark.parametrize(
-    "uevent", ["", "PCI_CLASS=30200\n", "PCI_CLASS=x\nPCI_ID=10DE:2330\n", "PCI_CLASS=1\nPCI_ID=1\n"]
+    "uevent",
+    [
+        "",
+        "PCI_CLASS=30200\n",
+        "PCI_CLASS=x\nPCI_ID=10DE:2330\n",
+        "PCI_CLASS=1\nPCI_ID=1\n",
+        "PCI_CLASS=1\nPCI_ID=10DE:2330\nPCI_SUBSYS_ID=10DE\n",
+    ],
 )
 def test_a_uevent_without_a_usable_class_and_id_is_refused(machine, uevent):
     top = machine.pci("pci0000:00/0000:00:01.0")

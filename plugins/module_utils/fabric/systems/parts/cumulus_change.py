@@ -39,7 +39,7 @@ def remediation(running: str, wanted: Switch) -> str:
     want = tree_of(wanted)
     patch: Tree = {}
     _difference(patch, want, have, ())
-    _remove_from_switch(patch, reader, want, have.get("qos", {}), wanted)
+    _remove_from_switch(patch, reader, want, have["qos"], wanted)
     if any(wanted.ports.keys() & set(reader.members(settings)) for settings in have["interface"].values()):
         for lag_field in sorted({*(wanted.ecmp_fields or ())} - {*reader.hashed(LAG_HASH)}):
             _put(patch, ("system", "forwarding", LAG_HASH, ECMP[lag_field]), "on")
@@ -71,7 +71,7 @@ def _remove_from_switch(patch: Tree, reader: NvueReader, want: Tree, qos: Tree, 
 
 def _remove_from_port(patch: Tree, reader: NvueReader, port: str, want: Tree, have: Tree) -> None:
     """Remove settings of a port that contradict the policy. ``want``: its wanted QoS; ``have``: all its settings."""
-    existing = have.get("qos", {})
+    existing = reader.below(have, "qos", place=f"interface {port}")
     extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in existing and section not in want]
     if REWRITING in existing and reader.port(port, have).rewrites_dscp:
         extra.append(REWRITING)
@@ -86,27 +86,30 @@ def restoration(backup: str, running: str, name: str) -> str:
 
     It has the form of remediation's patch. Other settings (passwords, which NVUE does not show) are not in it.
     """
-    old, new = (_policy_settings(document(text, name)) for text in (backup, running))
+    old, new = (_policy_settings(document(text, name), f"{name}: NVUE configuration") for text in (backup, running))
     for port in new["interface"]:
         old["interface"].setdefault(port, {"qos": {}, "link": {}})
     patch = _restoring_patch(old, new)
     return text_of(patch) if patch else ""
 
 
-def _policy_settings(tree: Tree) -> Tree:
-    """Return the settings of all kinds that a policy can change."""
-    forwarding = (tree.get("system") or {}).get("forwarding") or {}
+def _policy_settings(tree: Tree, place: str) -> Tree:
+    """Return the settings of all kinds that a policy can change. Raises FabricError for ``place``."""
+
+    def below(node: Tree, key: str) -> Tree:
+        return dict(items(node.get(key), f"{place}: {key}"))
+
+    forwarding = below(below(tree, "system"), "forwarding")
     hashing = {section: forwarding[section] for section in (ECMP_HASH, LAG_HASH) if forwarding.get(section)}
-    ports = {
-        port: settings if isinstance(settings, dict) else {} for port, settings in tree.get("interface", {}).items()
-    }
-    mtus = {port: (settings.get("link") or {}).get("mtu") for port, settings in ports.items()}
+    interfaces = below(tree, "interface")
+    ports = {port: below(interfaces, port) for port in interfaces}
+    mtus = {port: below(settings, "link").get("mtu") for port, settings in ports.items()}
     return {
         "interface": {
-            port: {"qos": settings.get("qos") or {}, "link": {"mtu": mtus[port]} if mtus[port] is not None else {}}
+            port: {"qos": below(settings, "qos"), "link": {"mtu": mtus[port]} if mtus[port] is not None else {}}
             for port, settings in ports.items()
         },
-        "qos": tree.get("qos") or {},
+        "qos": below(tree, "qos"),
         "system": {"forwarding": hashing},
     }
 
@@ -128,12 +131,16 @@ def _restoring_patch(old: Any, new: Any) -> Tree:
 
 def _normal(reader: NvueReader) -> Tree:
     """Return the parts of the running tree that this project writes, with ranges expanded."""
-    tree = {key: reader.tree.get(key) or {} for key in ("interface", "qos", "system")}
     interfaces: Tree = {}
-    for key, value in items(tree["interface"], f"{reader.place}: interface"):
+    for key, value in items(reader.tree.get("interface"), f"{reader.place}: interface"):
         for port in names_of(key, f"{reader.place}: interface {key}"):
             merge(interfaces.setdefault(port, {}), value, f"{reader.place}: interface {port}")
-    return {"interface": interfaces, "qos": _with_single_numbers(reader, tree["qos"], "qos"), "system": tree["system"]}
+    qos = {section: reader.below(reader.qos, section, place="qos") for section in reader.qos}
+    return {
+        "interface": interfaces,
+        "qos": _with_single_numbers(reader, qos, "qos"),
+        "system": reader.below(reader.tree, "system"),
+    }
 
 
 def _with_single_numbers(reader: NvueReader, node: Any, path: str) -> Any:

@@ -42,6 +42,7 @@ FOREIGN = [
      "qos": {"link-pause": {"p": {"rx": "enable"}}, "pfc": {"default-global": {"switch-priority": {"2": {}}}},
              "egress-queue-mapping": {"default-global": {"switch-priority": {"1-2": {"traffic-class": 3}}}},
              "congestion-control": {"default-global": {"traffic-class": {"0": {"ecn": "enable"}}}}}},
+    {"interface": {"swp1": {"qos": None}}, "qos": {"traffic-pool": None, "pfc": "theirs", "mapping": None}},
     {"interface": {}, "qos": {}},
 ]  # fmt: skip
 

@@ -11,6 +11,7 @@ import pytest
 import switches
 from cumulus_tree import as_text, tree_of
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
 
 WANTED = switches.switch("cumulus", ["swp1"])
@@ -179,3 +180,21 @@ def test_restoration_of_what_was_not_there_and_of_what_is_gone():
         "qos": BEFORE["qos"],
         "system": {"forwarding": {"ecmp-hash": {"source-ip": "on"}}},
     }
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"interface": 1.5},
+        {"interface": {"swp1": {"link": [[]]}}},
+        {"interface": {"swp1": {"qos": True}}},
+        {"qos": 1.5},
+        {"system": 1.5},
+        {"system": {"forwarding": [{}]}},
+    ],
+)
+def test_restoration_refuses_other_values_in_place_of_settings(now):
+    text = as_text({**BEFORE, **now})
+    for backup, running in ((text, as_text(BEFORE)), (as_text(BEFORE), text)):
+        with pytest.raises(FabricError, match="leaf1: NVUE configuration"):
+            cumulus.restoration(backup, running, "leaf1")
