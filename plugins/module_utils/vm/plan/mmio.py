@@ -38,9 +38,10 @@ SMALLEST_WINDOW_BYTES = 32 * GIB
 LARGEST_WINDOW_BYTES = 2**51
 # QEMU's phys-bits if the CPU model does not take the host's (TCG_PHYS_ADDR_BITS).
 DEFAULT_ADDRESS_BITS = 40
-# An AMD host cannot map the range from here to 1 TiB (HyperTransport), so QEMU 7.1+ moves memory above it if RAM and
-# window do not fit below it (QEMU hw/i386/pc.c, AMD_HT_START).
+# An AMD host cannot map the range from here to 1 TiB (HyperTransport), so QEMU 7.1+ moves memory to 1 TiB if RAM and
+# window do not fit below it (QEMU hw/i386/pc.c, AMD_HT_START, AMD_ABOVE_1TB_START).
 AMD_HYPERTRANSPORT_START_BYTES = 0xFD00000000
+AMD_MOVED_START_BYTES = 1024 * GIB
 
 
 @dataclass
@@ -99,8 +100,11 @@ def size_up(
         # The window is above all memory. Memory below 4 GiB is counted, too, which is on the safe side.
         start = round_up(4 * GIB + memory_mib * MIB, GIB)
         limit = 2**address_bits
-        if vendor == "AuthenticAMD" and address_bits <= 40:
-            limit = min(limit, AMD_HYPERTRANSPORT_START_BYTES)
+        if vendor == "AuthenticAMD" and start + window > AMD_HYPERTRANSPORT_START_BYTES:
+            if limit > AMD_MOVED_START_BYTES:
+                start += AMD_MOVED_START_BYTES - 4 * GIB
+            else:
+                limit = AMD_HYPERTRANSPORT_START_BYTES
         if start + window > limit:
             culprit = _largest(root, functions, high=True)
             more_bits_fit = most_bits is not None and most_bits > address_bits and start + window <= 2**most_bits

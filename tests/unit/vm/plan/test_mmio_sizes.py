@@ -168,7 +168,10 @@ def test_a_guest_without_devices_that_does_not_fit_names_none():
         (976 * 1024 + 1, 40, "AuthenticAMD", False),
         (988 * 1024, 40, "GenuineIntel", True),
         (988 * 1024 + 1, 40, "GenuineIntel", False),
-        (988 * 1024 + 1, 41, "AuthenticAMD", True),
+        # With more bits, memory begins at 1 TiB there.
+        (992 * 1024, 41, "AuthenticAMD", True),
+        (992 * 1024 + 1, 41, "AuthenticAMD", False),
+        (992 * 1024 + 1, 41, "GenuineIntel", True),
         (988 * 1024 + 1, None, "AuthenticAMD", True),
     ],
 )
