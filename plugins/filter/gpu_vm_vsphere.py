@@ -78,8 +78,13 @@ def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[
                 f"{host}: gpu_vm_whole_host is not for VMware vSphere; list the virtual machines in gpu_vm_domains"
             )
         for domain in hostvars[host].get("gpu_vm_domains") or []:
-            settings = {"host": site.get("host") or host, **(domain.get("vsphere") or {})}
-            item["domains"].append({**domain, "vsphere": settings})
+            settings = domain.get("vsphere") or {}
+            if not isinstance(settings, Mapping):
+                raise AnsibleFilterError(
+                    f"{host}: gpu_vm_domains: {domain.get('name')}: vsphere {settings!r} is not a dictionary; write it "
+                    "as name: value pairs"
+                )
+            item["domains"].append({**domain, "vsphere": {"host": site.get("host") or host, **settings}})
     return rows
 
 

@@ -158,6 +158,12 @@ def test_the_ways_tell_gpus_of_one_model_apart():
     assert "<pci" not in nccl({**DOMAIN, "ways": None}, hosts, one.to_dict())
 
 
+def test_settings_of_vsphere_that_are_no_dictionary_are_refused():
+    hostvars = {"esx1": {"__request": "r", "gpu_vm_domains": [{"name": "train-01", "vsphere": "esx1"}]}}
+    with pytest.raises(AnsibleFilterError, match=r"esx1.*train-01.*vsphere 'esx1' is not a dictionary"):
+        gather(["esx1"], hostvars, "__request")
+
+
 def request(**more: Any) -> dict[str, Any]:
     return {"state": "present", "vfio": ["gpu"], "vfio_released": [], "sriov": [], **more}
 
