@@ -52,7 +52,7 @@ def settings_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     if request["vfio_released"]:
         settings.append({"devices": request["vfio_released"], "passthrough": False})
     for number, entry in enumerate(request["sriov"]):
-        unsupported = sorted(set(entry) - set(SRIOV))
+        unsupported = sorted(str(name) for name in set(entry) - set(SRIOV))
         if unsupported or set(entry) != set(SRIOV):
             raise AnsibleFilterError(
                 f"gpu_host_sriov[{number}]: on vSphere an entry must have {' and '.join(SRIOV)}, "

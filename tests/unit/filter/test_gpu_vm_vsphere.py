@@ -190,6 +190,7 @@ def test_state_absent_turns_all_settings_off():
     [
         ({"devices": ["nic"], "count": 8, "trust": True, "drivers_autoprobe": False}, "drivers_autoprobe, trust"),
         ({"devices": ["nic"]}, "fewer"),
+        ({"devices": ["nic"], "count": 8, True: "x", 5: "x"}, "5, True"),
     ],
 )
 def test_an_entry_that_vcenter_cannot_set_is_refused(entry, others):
