@@ -125,4 +125,10 @@ def _acs_purpose(host: Mapping[str, Any]) -> str:
             f"gpu_host: acs is {acs!r}, expected {', '.join(ACS_PURPOSES)} or a list of devices and acs",
             "correct gpu_host_acs",
         )
+    if acs == "bare_metal" and host["vfio"]:
+        raise RequestError(
+            f"gpu_host: acs bare_metal turns off what keeps tenants apart, but vfio gives {', '.join(host['vfio'])} to "
+            "guests",
+            "set gpu_host_acs to auto, or leave gpu_host_vfio out",
+        )
     return ACS_PURPOSES[acs]

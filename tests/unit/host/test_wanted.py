@@ -27,6 +27,13 @@ def host(**given):
     return {**wanted.defaults(), **given}
 
 
+def test_bare_metal_contradicts_devices_for_guests():
+    given = host(acs="bare_metal", vfio=["gpu"])
+    for arguments in (wanted.settings, wanted.kernel_arguments):
+        with pytest.raises(RequestError, match="bare_metal.* vfio .*gpu"):
+            arguments(given)
+
+
 def test_the_options_are_the_variables_of_the_role_with_their_types_and_defaults():
     variables = {name.removeprefix("gpu_host_"): option for name, option in SPEC.items()}
     assert set(variables) - set(wanted.options()) == OF_THE_TASKS
