@@ -30,7 +30,7 @@ def host(**given):
 def test_bare_metal_contradicts_devices_for_guests():
     given = host(acs="bare_metal", vfio=["gpu"])
     for arguments in (wanted.settings, wanted.kernel_arguments):
-        with pytest.raises(RequestError, match="bare_metal.* vfio .*gpu"):
+        with pytest.raises(RequestError, match=r"bare_metal.* vfio .*gpu"):
             arguments(given)
 
 
