@@ -28,7 +28,9 @@ Headroom: Junos computes it from the cable's length (default 100 m) and the MRU,
 2500 by default (statement pages cable-length and mru of the profile's input). Both are written, the MRU as the port's
 MTU. Where the MRU that is read is below the port's packets, headroom is for no cable: 0 m.
 Watchdog: ``pfc-watchdog`` alone means 100 ms, 2 intervals, 200 ms of recovery and drop; other times are written as
-multiples of that interval. Without an output, a profile stops queue 3 for priority 3 and queue 4 for priority 4.
+multiples of that interval. The statement page has only ``drop`` as ``watchdog-action``, "PFC Watchdog" of Junos OS
+Evolved also ``forward``, the same on all ports; the ranges of the times were not found. Without an output, a profile
+stops queue 3 for priority 3 and queue 4 for priority 4.
 
 All classes of a queue are lossless, or none is ("Defining CoS Forwarding Classes", QFX), so a change moves a class of
 others that would be of the other kind to another queue, where its scheduler follows it. Two classes may have the same
@@ -45,8 +47,8 @@ Hash: without a line it has all five fields (statement pages hash-mode, inet and
 one hash for ECMP and aggregated interfaces (statement enhanced-hash-key). Those of ``hash-key``, and of layer2-header,
 are not understood.
 
-From memory, without a source: the words ``recovery`` and ``watchdog-action``, and the aliases of code points. Not
-tested on a switch: classes of this project on a queue that a default class (fcoe 3, no-loss 4) also has.
+From memory, without a source: the aliases of code points. Not tested on a switch: classes of this project on a queue
+that a default class (fcoe 3, no-loss 4) also has.
 """
 
 from __future__ import annotations
