@@ -73,14 +73,17 @@ def _apart(site: Site, promise: Promise) -> Iterator[BrokenRule]:
 
 
 def _rails(site: Site, promise: Promise) -> Iterator[BrokenRule]:
+    """Find leaves of several rails. Models name ports differently: there, the places in their groups may agree."""
     switches_of = {rule.to for rule in site.blueprint.links if rule.fabric == promise.fabric}
-    rails: dict[str, set[str]] = {}
+    ends: dict[str, set[tuple[str, str, int]]] = {}  # leaf -> model, port, place of the port in its group
     for cable in site.cables:
         if cable.rule.fabric == promise.fabric and cable.a.kind.name not in switches_of:
-            rails.setdefault(cable.b.name, set()).add(cable.a_port)
+            place = cable.a.model.ports[cable.rule.ports].names.index(cable.a_port)
+            ends.setdefault(cable.b.name, set()).add((cable.a.model.name, cable.a_port, place))
     mixed: dict[str, list[str]] = {}
-    for name, ports in rails.items():
-        if len(ports) > 1:
+    for name, ports_of_leaf in ends.items():
+        models, ports, places = (set(values) for values in zip(*ports_of_leaf))
+        if len(ports_of_leaf) > len(models) or (len(ports) > 1 and len(places) > 1):
             mixed.setdefault(", ".join(sorted(ports)), []).append(name)
     for ports_text, names in mixed.items():
         yield BrokenRule(

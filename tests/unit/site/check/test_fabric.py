@@ -124,3 +124,22 @@ def test_a_leaf_for_each_port_is_rail_aligned():
         "store: a leaf of storage must be one rail, but is connected to the ports mlx5_8, mlx5_9 of its nodes "
         "(rule: rail alignment)"
     ]
+
+
+@pytest.mark.parametrize(("used_elsewhere", "mixed"), [(False, 0), (True, 4)])
+def test_a_rail_is_the_place_of_a_port_where_models_name_their_ports_differently(used_elsewhere, mixed):
+    server = sites.DATA["models"]["server"]
+    nic = {"names": "bnxt_re[0:5]" if used_elsewhere else "bnxt_re[0:3]", "speed_gbit_s": 100}
+    link = {"from": "other", "ports": "nic", "each": 1, "medium": "aoc"}
+    spines = {"links__storage": {**link, "to": "spine", "to_ports": "down"}} if used_elsewhere else {}
+    site = sites.site(
+        **PORTS,
+        models__other={**server, "ports": {"nic": nic}},
+        devices__other={"model": "other", "per": "rack", "name": "mi{n:02}", "unit": 20},
+        devices__leaf__count=4,
+        devices__leaf__unit=38,
+        **spines,
+        links__other={**link, "to": "leaf", "to_ports": "down", "fabric": "fabric"},
+        checks__fabric={"rail_aligned": True},
+    )
+    assert [line.count("bnxt_re") for line in found(site)] == [1] * mixed
