@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Find names that are not known, with the nearest known name, and missing ones. Pure: names only."""
+"""Find names that are not known, with the nearest known name, and missing ones. Pure: names only.
+
+A name of a dictionary in YAML may be no text: ``on`` is true there, and ``5`` a number.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ def is_of(name: str, role: str, roles: Iterable[str]) -> bool:
     return name.startswith(f"{role}_") and not any(name.startswith(f"{longer_role}_") for longer_role in longer_roles)
 
 
-def nearest(name: str, valid_names: Iterable[str]) -> str:
+def nearest(name: object, valid_names: Iterable[str]) -> str:
     """Return the name of ``valid_names`` of which ``name`` is a likely misspelling; "" if there is none."""
-    return next(iter(get_close_matches(name, sorted(valid_names), n=1, cutoff=NEAR_WHOLE)), "")
+    return next(iter(get_close_matches(str(name), sorted(valid_names), n=1, cutoff=NEAR_WHOLE)), "")
 
 
 def _near(name: str, valid_names: list[str]) -> list[str]:
@@ -35,10 +38,7 @@ def _near(name: str, valid_names: list[str]) -> list[str]:
 
 
 def valid_settings(setting: object, valid_names: Iterable[str]) -> str:
-    """Return the remedy for an unknown setting: the name of which it is a likely misspelling, or all valid ones.
-
-    YAML has names that are no text: 26, or ``on``, which is true.
-    """
+    """Return the remedy for an unknown setting: the name of which it is a likely misspelling, or all valid ones."""
     names = sorted(valid_names)
     matches = _near(str(setting), names)
     return f"did you mean {matches[0]}?" if matches else f"valid settings: {', '.join(names)}"

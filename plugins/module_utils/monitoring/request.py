@@ -149,7 +149,7 @@ def _client(settings: Settings) -> ScrapeLogin | None:
 def _rules(settings: Settings) -> dict[str, list[Any]]:
     """Return the groups of the site's own rules by the name of their file. promtool checks what is in them."""
     for name in settings.data:
-        if not re.fullmatch(r"[a-z]\w*", name, re.ASCII) or name == OWN_RULES:
+        if not re.fullmatch(r"[a-z]\w*", str(name), re.ASCII) or name == OWN_RULES:
             raise settings.refuse(
                 f"{name!r} is not valid as the name of a file of rules",
                 f"use small letters, digits and _, and not {OWN_RULES}",
@@ -171,7 +171,7 @@ def _jobs(settings: Settings, groups: Collection[str]) -> dict[str, ScrapeJob]:
     jobs = dict(JOBS)
     for name in settings.data:
         part = settings.part(name)
-        if not re.fullmatch(r"[a-z]\w*", name, re.ASCII):
+        if not re.fullmatch(r"[a-z]\w*", str(name), re.ASCII):
             raise part.refuse("the name of a job is not valid", "use small letters, digits and _")
         defaults = asdict(JOBS[name]) if name in JOBS else {}
         if "groups" in part.data:

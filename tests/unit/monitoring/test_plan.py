@@ -115,6 +115,8 @@ def test_each_of_ten_thousand_hosts_has_its_line():
         ({"jobs": {"node": {"groups": ["gpu_node"]}}}, ["jobs.node", "gpu_node", "gpu_nodes"]),
         ({"jobs": {"own": {"groups": ["hot"]}}}, ["jobs.own", "port"]),
         ({"jobs": {"node": {"port": 0}}}, ["jobs.node", "port", "65535"]),
+        ({"jobs": {True: {"port": 1}}}, ["jobs.True"]),
+        ({"rules": {5: []}}, ["rules", "5"]),
         ({"limits": {"gpu_temprature_celsius": 1}}, ["limits", "gpu_temperature_celsius"]),
         ({"limits": {"gpu_temperature_celsius": 900}}, ["limits.gpu_temperature_celsius", "900", "110"]),
         ({"limits": {"gpu_temperature_celsius": {"cold": 80}}}, ["limits.gpu_temperature_celsius", "cold"]),

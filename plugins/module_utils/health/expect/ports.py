@@ -37,6 +37,8 @@ def read(data: Any, nics: Iterable[Function] = (), passed_through: Collection[st
     for name in settings.data:
         part = settings.part(name)
         part.only("speed_gbit_s", "infiniband", "peer", "cable", "rail", "cable_m")
+        if not isinstance(name, str):
+            raise part.refuse(f"{name!r} is no name of a port", "write it in quotes")
         speed = part.value("speed_gbit_s", lambda value: values.number(value, 0, FASTEST_GBIT_S))
         device, _slash, number = name.partition("/")
         is_rdma = device in rdma or (device not in interfaces and RDMA.fullmatch(device) is not None)

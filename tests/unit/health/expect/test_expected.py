@@ -111,6 +111,8 @@ def test_people_add_what_a_technician_needs():
 @pytest.mark.parametrize(
     ("given", "facts"),
     [
+        ({"ports": {5: {}}}, ["5", "quotes"]),
+        ({"checks": {True: {}}}, ["True"]),
         ({"devices": {"GPU 9": {"slot": "7"}}}, ["GPU 9", "GPU 0"]),
         ({"devices": {"GPU 0": {"slto": "7"}}}, ["slto", "slot"]),
         ({"devices": {"GPU 0": {"link_width": 0}}}, ["link_width"]),
