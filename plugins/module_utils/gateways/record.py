@@ -81,12 +81,12 @@ def resumed(text: str, file: str, fresh: RunRecord) -> tuple[RunRecord, list[str
             for host, outcome in data["hosts"].items()
         }
         is_same_run = (data["playbook"], data["arguments"]) == (fresh.playbook, fresh.arguments)
+        was = " ".join([data["playbook"], *data["arguments"]])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise GatewayError(
             f"this is not the record of a run: {error}", "run without gateways_resume", subject=file
         ) from None
     if not is_same_run:
-        was = " ".join([data["playbook"], *data["arguments"]])
         raise GatewayError(
             f"the record is of another run ({was})",
             "use the playbook and arguments of that run, or run without gateways_resume",

@@ -54,7 +54,10 @@ def test_the_record_of_another_run_is_refused(playbook, arguments):
         resumed(run().to_json(), "record.json", begun(playbook, arguments, GATEWAYS))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"hosts": {"a": {}}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"hosts": {"a": {}}}', '{"hosts": {}, "playbook": null, "arguments": []}'],
+)
 def test_an_invalid_record_is_refused(text):
     with raises(GatewayError, "record.json", "gateways_resume"):
         resumed(text, "record.json", begun("p", [], GATEWAYS))

@@ -116,8 +116,11 @@ def from_stored(text: str, path: str) -> Counters:
         data: Any = json.loads(text)
         if data["format"] != FORMAT:
             raise ValueError(f"its format is {data['format']!r}")
-        values = {(str(port["node"]), int(port["number"])): {**port["values"]} for port in data["ports"]}
+        values = {
+            (str(port["node"]), int(port["number"])): {name: int(count) for name, count in port["values"].items()}
+            for port in data["ports"]
+        }
         unread = frozenset((str(port["node"]), int(port["number"])) for port in data["unread"])
         return Counters(float(data["read_at_s"]), values, unread)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise InfinibandError(f"this is no reading of counters: {error}", "remove the file", subject=path) from None

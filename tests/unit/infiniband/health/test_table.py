@@ -143,6 +143,20 @@ def test_a_file_that_is_no_reading_is_refused(content):
 
 
 @pytest.mark.parametrize(
+    "port",
+    [
+        '{"node": "leaf", "number": Infinity, "values": {}}',
+        '{"node": "leaf", "number": 1, "values": {"link_downed": "many"}}',
+        '{"node": "leaf", "number": 1, "values": ["link_downed"]}',
+    ],
+)
+def test_a_damaged_reading_is_refused(port):
+    content = stored(read_counters(counters({}), 7))
+    with raises(InfinibandError, "a.json"):
+        from_stored(content.replace('"ports": []', f'"ports": [{port}]'), "a.json")
+
+
+@pytest.mark.parametrize(
     "output", ["", "ibwarn: mad_rpc failed", "## Summary: 2 nodes checked\n##          3 PMA query failures\n"]
 )
 def test_output_that_leaves_ports_out_is_refused(output):
