@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fold host names into a list with ranges, and unfold it, in the form of ClusterShell and Slurm.
+"""Fold host names into a list with ranges, and unfold it, in the form of ClusterShell and, by ``hostlist``, of Slurm.
 
 An example: ``gpu[001-006,009],leaf1``.
 
@@ -20,8 +20,13 @@ NUMBER = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return the names as one text; ``nodeset -e`` or ``scontrol show hostnames`` expands it again."""
+    """Return the names as one text; ``nodeset -e`` expands it again."""
     return ",".join(_folded(sorted(set(names))))
+
+
+def hostlist(names: Iterable[str]) -> str:
+    """Return the names as a text that Slurm expands: each name with ranges ends with one (slurm.conf(5), NodeName)."""
+    return ",".join(_folded(sorted(set(names)), ranges_end=True))
 
 
 def unfold(text: str) -> list[str]:
@@ -41,8 +46,11 @@ def _numbers(text: str) -> list[str]:
     return numbers
 
 
-def _folded(names: list[str]) -> list[str]:
-    """Return sorted names as texts, folded by their last number first, and then the part before it in the same way."""
+def _folded(names: list[str], ranges_end: bool = False) -> list[str]:
+    """Return sorted names as texts, folded by their last number first, and then the part before it in the same way.
+
+    ``ranges_end``: a text with ranges ends with one; names for which there is none are not folded.
+    """
     texts: list[str] = []
     families: dict[tuple[str, str, int], list[int]] = {}
     for name in names:
@@ -63,6 +71,9 @@ def _folded(names: list[str]) -> list[str]:
             del families[prefix, suffix, width]
     ends: dict[str, list[str]] = {}
     for (prefix, suffix, width), numbers in sorted(families.items()):
+        if ranges_end and (suffix or len(numbers) == 1):
+            texts += [f"{prefix}{number:0{width}d}{suffix}" for number in numbers]
+            continue
         number = format_ranges(numbers, width)
         if len(numbers) > 1:
             number = f"[{number}]"

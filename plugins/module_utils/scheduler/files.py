@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import hostlist
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.hardware import NodeHardware, runs
 from ansible_collections.sailloft.fleet.plugins.module_utils.scheduler.request import Accounting, SchedulerRequest
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm import TreeSwitch, tree_lines
@@ -109,9 +109,9 @@ def slurm_conf(request: SchedulerRequest, nodes: Mapping[str, NodeHardware | Non
         _name, text = options.pop(name.lower(), (name, value))
         lines.append(f"{name}={text}\n")
     lines += [f"{name}={value}\n" for name, value in options.values()]
-    lines += [f"NodeName={fold(names)}{_node_text(node)}\n" for node, names in _equal(nodes).items()]
+    lines += [f"NodeName={hostlist(names)}{_node_text(node)}\n" for node, names in _equal(nodes).items()]
     for partition in request.partitions:
-        texts = [f"PartitionName={partition.name}", f"Nodes={fold(partition.nodes)}"]
+        texts = [f"PartitionName={partition.name}", f"Nodes={hostlist(partition.nodes)}"]
         texts += ["Default=YES"] if partition.is_default else []
         texts += [f"MaxTime={partition.max_time}"] if partition.max_time else []
         texts += [f"{name}={value}" for name, value in partition.options.items()]
@@ -123,7 +123,7 @@ def gres_conf(nodes: Mapping[str, NodeHardware | None]) -> str:
     """Return gres.conf: the devices of each group of equal nodes, with the cores of their sockets."""
     lines = []
     for texts, names in _grouped({name: _gres_texts(node) for name, node in nodes.items() if node}).items():
-        lines += [f"NodeName={fold(names)} {text}\n" for text in texts]
+        lines += [f"NodeName={hostlist(names)} {text}\n" for text in texts]
     return HEAD + "".join(lines)
 
 
@@ -150,7 +150,7 @@ def topologies(trees: Trees, version: tuple[int, int]) -> dict[str, str]:
         lines.append(f"- topology: {fabric}\n  cluster_default: {str(is_first).lower()}\n  tree:\n    switches:\n")
         for tree_switch in switches:
             word = "nodes" if tree_switch.layer == 1 else "children"
-            lines.append(f'      - switch: {tree_switch.name}\n        {word}: "{fold(tree_switch.members)}"\n')
+            lines.append(f'      - switch: {tree_switch.name}\n        {word}: "{hostlist(tree_switch.members)}"\n')
     return {TOPOLOGY_YAML: HEAD + "".join(lines)}
 
 

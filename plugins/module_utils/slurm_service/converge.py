@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold, unfold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import hostlist, unfold
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot.unit import check_systemd, compare, write
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
@@ -106,7 +106,7 @@ def _controller(system: System, options: Mapping[str, Any], check: bool) -> Outc
     # The next run completes one that is killed from here on.
     system.replace(PENDING, " ".join(reason.split()[0] for reason in reasons).encode() or b"reconfigure")
     for path, text in wanted.items():
-        gated = restart.gated(text, fold(gate), GATE) if path == conf and gate else text
+        gated = restart.gated(text, hostlist(gate), GATE) if path == conf and gate else text
         if held[path] != gated:
             system.replace(path, gated.encode())
     for path in programs:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold, unfold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold, hostlist, unfold
 
 
 @pytest.mark.parametrize(
@@ -53,10 +54,40 @@ def test_nodeset_expands_folded_names(names):
     assert sorted(done.stdout.split()) == sorted(set(names))
 
 
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["gpu01a", "gpu02a"], "gpu01a,gpu02a"),
+        (["r1n1", "r2n1"], "r1n1,r2n1"),
+        (["r1n1", "r1n2", "r2n1", "r2n2", "x"], "r[1-2]n[1-2],x"),
+        (["gpu1.example.com", "gpu2.example.com"], "gpu1.example.com,gpu2.example.com"),
+        (["n08", "n09", "n10", "n8", "n100"], "n[08-10],n[8,100]"),
+    ],
+)
+def test_a_list_for_slurm_has_ranges_at_the_end_of_names_only(names, text):
+    assert sorted(hostlist(names).split(",")) == sorted(text.split(","))
+
+
+@pytest.mark.skipif(not shutil.which("scontrol"), reason="Slurm is not installed")
+@given(names=st.lists(st.from_regex(r"[a-c]-?[0-9]{1,2}(-[0-9]{1,2})?[a-b]?", fullmatch=True), min_size=1, max_size=8))
+@settings(max_examples=5, deadline=None)
+def test_slurm_expands_its_list_of_names(tmp_path_factory, names):
+    conf = tmp_path_factory.mktemp("slurm") / "slurm.conf"
+    conf.write_text("ClusterName=x\nSlurmctldHost=localhost\nNodeName=x\n")
+    done = subprocess.run(
+        ["scontrol", "show", "hostnames", hostlist(names)],
+        env={**os.environ, "SLURM_CONF": str(conf)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(done.stdout.split()) == sorted(set(names))
+
+
 def test_lists_with_several_ranges_are_unfolded():
     assert unfold("r[1-2]n[08-10],x,y[1,3]") == ["r1n08", "r1n09", "r1n10", "r2n08", "r2n09", "r2n10", "x", "y1", "y3"]
 
 
 @given(st.lists(st.from_regex(r"[a-c]{1,2}[0-9]{1,3}([a-b][0-9]{1,2})?", fullmatch=True), unique=True))
 def test_folded_names_are_unfolded_again(names):
-    assert sorted(unfold(fold(names))) == sorted(names)
+    assert sorted(unfold(fold(names))) == sorted(unfold(hostlist(names))) == sorted(names)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.common.fold import hostlist
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 
 
@@ -39,7 +39,7 @@ def topology_conf(site: Site, fabric: str) -> str:
 def tree_lines(switches: list[TreeSwitch]) -> str:
     """Return the lines of topology.conf."""
     return "".join(
-        f"SwitchName={switch.name} {'Nodes' if switch.layer == 1 else 'Switches'}={fold(switch.members)}\n"
+        f"SwitchName={switch.name} {'Nodes' if switch.layer == 1 else 'Switches'}={hostlist(switch.members)}\n"
         for switch in switches
     )
 
