@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, ClassVar
 
 import yaml
@@ -179,8 +180,20 @@ def _plain(data: Any) -> Any:
     return json.loads(json.dumps(data))
 
 
+class _ManifestDumper(yaml.SafeDumper):
+    """Quotes texts that are numbers to kubectl's YAML and not to PyYAML: 1e03, 0o17."""
+
+
+_ManifestDumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.?[0-9]*)([eE][-+]?[0-9]+)?$|0o[0-7]+$"),
+    list("-+.0123456789"),
+)
+
+
 def _text(*items: dict[str, Any]) -> str:
-    return str(yaml.safe_dump_all(items, sort_keys=False, explicit_start=len(items) > 1, width=120))
+    dumped = yaml.dump_all(items, Dumper=_ManifestDumper, sort_keys=False, explicit_start=len(items) > 1, width=120)
+    return str(dumped)
 
 
 def _texts(planned: KubernetesPlan) -> dict[str, str]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -88,6 +90,19 @@ def test_manifests_are_written_once(make, recordings, tmp_path):
     ]
     with pytest.raises(AnsibleActionFail, match="vf'"):
         plan(settings={"vf": 4})
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+def test_kubectl_reads_a_name_like_a_number_as_text(make, recordings, tmp_path):
+    names = ["12e4", "0o17", "1.5e3", "007"]
+    for name in names:
+        (recordings / f"{name}.json").write_text(write_recording(server()), encoding="utf-8")
+    arguments = {"settings": SETTINGS, "recordings": str(recordings), "path": str(tmp_path / "plans")}
+    made = make(kubernetes_objects, **arguments)
+    made.run(task_vars={"groups": {"nodes": names}, "hostvars": {name: {} for name in names}})
+    (tmp_path / "plans/kustomization.yaml").write_text("resources: [labels.yaml]\n")
+    done = subprocess.run(["kubectl", "kustomize", f"{tmp_path}/plans"], capture_output=True, text=True, check=False)
+    assert sorted(node["metadata"]["name"] for node in yaml.safe_load_all(done.stdout)) == sorted(names), done.stderr
 
 
 @pytest.mark.fleet
