@@ -21,6 +21,8 @@ _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _VALUE = re.compile(r"[^\s#\"'=][^\s#\"']*")
 _TIME = re.compile(r"(\d+-)?\d+(:\d\d){0,2}|UNLIMITED")
 SCHEDULERS = ("slurm", "lsf")
+# No names to slurm.conf(5): DEFAULT is the defaults of later lines, of nodes and partitions; ALL is all nodes.
+_DEFAULT, _ALL = "default", "all"
 # Settings of Slurm alone.
 _OF_SLURM = (
     *("version", "accounting", "prolog", "epilog", "reimage_command", "state_directory"),
@@ -146,6 +148,8 @@ def _partitions(settings: Settings, groups: Mapping[str, Iterable[str]]) -> tupl
     for part in settings.parts("partitions"):
         part.only("name", "groups", "default", "max_time", "options")
         name = part.required("name", values.matching(_WORD, "use letters, digits, '_', '.' and '-'"))
+        if name.lower() == _DEFAULT:
+            raise part.refuse(f"{name!r} means something else in slurm.conf", "give the partition another name")
         if name.lower() in (earlier.name.lower() for earlier in partitions):
             raise part.refuse(f"there are two partitions of the name {name}", "give each its own name")
         partition = SlurmPartition(
@@ -175,8 +179,9 @@ def _nodes(part: Settings, groups: Mapping[str, Iterable[str]]) -> list[str]:
             raise part.refuse(f"group {group} has no hosts", "add hosts, or leave the group out")
         nodes.update(dict.fromkeys(hosts))
     for node in nodes:
-        if not _WORD.fullmatch(node):
-            raise part.refuse(f"{node!r} cannot be the name of a node", "use letters, digits, '_', '.' and '-'")
+        if not _WORD.fullmatch(node) or node.lower() in (_DEFAULT, _ALL):
+            remedy = f"use letters, digits, '_', '.' and '-', and neither {_DEFAULT} nor {_ALL}"
+            raise part.refuse(f"{node!r} cannot be the name of a node", remedy)
     return list(nodes)
 
 

@@ -129,6 +129,7 @@ def test_the_summary_says_how_often_to_write_a_checkpoint():
         ({"partitions": [{"name": "a", "groups": ["nodes"]}, {"name": "A", "groups": ["debug"]}]}, ["two partitions"]),
         ({"partitions": [{"name": n, "groups": ["nodes"], "default": True} for n in "ab"]}, ["two default"]),
         ({"partitions": []}, ["partitions"]),
+        ({"partitions": [{"name": "Default", "groups": ["nodes"]}]}, ["Default"]),
         ({"partitions": [{"name": "a b", "groups": ["nodes"]}]}, ["a b"]),
         ({"controllers": []}, ["controllers"]),
         ({"container_directory": "/scratch/a b"}, ["container_directory"]),
@@ -150,6 +151,11 @@ def test_mistakes_are_refused(settings, facts):
         planned(**settings)
 
 
-def test_a_node_whose_name_slurm_cannot_have_is_refused():
-    with raises(SchedulerError, "a[1"):
-        plan(SETTINGS, {"nodes": ["a[1"]}, {})
+@pytest.mark.parametrize("name", ["a[1", "default", "ALL"])
+def test_a_node_whose_name_slurm_cannot_have_is_refused(name):
+    with raises(SchedulerError, name):
+        plan(SETTINGS, {"nodes": [name]}, {})
+
+
+def test_a_partition_may_be_called_all():
+    planned(partitions=[{"name": "all", "groups": ["nodes"]}])
