@@ -33,7 +33,7 @@ LOST, NEEDS_RESET = "GPU is lost", "GPU requires reset"
 # Of the NVLink fabric, for some minutes after each boot.
 IN_PROGRESS = "In Progress"
 WORDS = {"yes": True, "active": True, "no": False, "not active": False}
-NUMBER = re.compile(r"(-?\d{1,20}(?:\.\d{1,9})?) ?(?:[A-Za-z%/]+|bank\(s\))?")
+NUMBER = re.compile(r"(-?[0-9]{1,20}(?:\.[0-9]{1,9})?) ?(?:[A-Za-z%/]+|bank\(s\))?")
 # Data rate of a lane by PCIe generation, GT/s.
 SPEEDS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 # States in which a GPU works; links slow down in the others.

@@ -29,8 +29,6 @@ FAILED = {
     0x10: "backup of its volatile memory failed",
     0x20: "persistent memory region unreliable",
 }
-# smartctl(8): the bits of its exit status that mean it could not ask the disk.
-NO_ANSWER = 0x07
 # Names of one value in nvme-cli's and in smartctl's JSON.
 SPARE_LEFT = ("avail_spare", "available_spare")
 SPARE_LIMIT = ("spare_thresh", "available_spare_threshold")
@@ -144,8 +142,8 @@ def _health(
     warnings = [text for bit, text in FAILED.items() if (warning or 0) & bit]
     if passed is False and not warning:
         warnings.append("the disk says that it has failed")
-    is_failed = None if warning is None else bool(warnings)
-    reason = "no critical_warning in its log" if warning is None else ", ".join(warnings)
+    is_failed = None if warning is None and not warnings else bool(warnings)
+    reason = "no critical_warning in its log" if is_failed is None else ", ".join(warnings)
     yield Measurement("disk_failed", place, is_failed, f"{source}: critical_warning", reason)
     spare, limit, used = _value(log, SPARE_LEFT), _value(log, SPARE_LIMIT), _value(log, USED)
     if warning is not None:

@@ -130,7 +130,7 @@ def test_what_is_normal_is_no_fault(changed):
 
 
 @pytest.mark.parametrize(
-    "words", ["N/A", "Unknown Error", "ERR!", "Requested functionality has been deprecated", "なし"]
+    "words", ["N/A", "Unknown Error", "ERR!", "Requested functionality has been deprecated", "なし", "๓"]
 )
 @pytest.mark.parametrize(
     ("field", "check"),
@@ -150,7 +150,7 @@ def test_words_instead_of_a_value_are_neither_zero_nor_no(field, check, words):
     assert result.faults() == set()
     assert check in result.unmeasured(SECOND)
     # What exists and cannot be read is said: it is not quietly passed over as what the GPU does not have.
-    assert ("gpu_unreadable" in result.unmeasured(SECOND)) == (words in ("Unknown Error", "ERR!", "なし"))
+    assert ("gpu_unreadable" in result.unmeasured(SECOND)) == (words in ("Unknown Error", "ERR!", "なし", "๓"))
 
 
 @pytest.mark.parametrize(

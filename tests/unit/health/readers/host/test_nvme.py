@@ -101,6 +101,7 @@ def test_each_cause_is_named(tmp_path, changed, expected):
         (smartctl(available_spare=1), {"disk_spare_low"}),
         # A disk that is too hot has not failed, whatever smartctl concludes from it.
         (smartctl(False, 8, critical_warning=2), {"disk_hot"}),
+        (smartctl(passed=False, critical_warning=None), {"disk_failed"}),
     ],
 )
 def test_smartctl_names_the_same_causes(tmp_path, answer, expected):
