@@ -191,6 +191,10 @@ def _read_kind(
     served = _known(settings, "serves", "", tuple(networks))
     if served and (not addresses or addresses[0].ports):
         raise settings.refuse_setting("serves", "a server needs its own address", "add it as the first of addresses")
+    if served and any(networks[network].network.version != 4 for network in (served, addresses[0].network)):
+        raise settings.refuse_setting(
+            "serves", "nodes boot over IPv4 only", "name one of IPv4, here and first in addresses"
+        )
     return DeviceKind(
         name,
         model,

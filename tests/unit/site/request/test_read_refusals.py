@@ -114,6 +114,16 @@ REFUSED = [
         {"devices__node__serves": "management", "devices__node__addresses": {"rail": {"first": 1, "ports": "nic"}}},
         "devices.node.serves: a server needs its own address; add it as the first of addresses",
     ),
+    *(
+        (
+            {
+                "networks__six": {"network": "fd00::/64"},
+                "devices__box": {**BOX, "serves": served, "addresses": {first: 9}},
+            },
+            "devices.box.serves: nodes boot over IPv4 only; name one of IPv4, here and first in addresses",
+        )
+        for served, first in (("six", "management"), ("management", "six"))
+    ),
     ({"devices__node__serves": "lan"}, "devices.node.serves: 'lan' is unknown; valid values: management, rail"),
     # Addresses.
     (
