@@ -26,7 +26,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", "tests/support/image")]
+SUPPORT = ("tests/support/image", "tests/support/emulation", "tests/support")
+sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", *SUPPORT)]
 
 from boot_network import HttpServer, Network
 from image_samples import BOOT_SCRIPT, Sample

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", "tests/support/image")]
+SUPPORT = ("tests/support/image", "tests/support/emulation", "tests/support")
+sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", *SUPPORT)]
 
 from boot_network import MAC, MEMORY_MIB, NODE, HttpServer, Network, Node
 from build_host import BASE, BuildHost, make_keys

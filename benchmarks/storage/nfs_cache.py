@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", "tests/support/storage", "tests/support/emulation")]
-sys.path.insert(0, str(REPOSITORY / "tests/support/host"))
+SUPPORT = ("tests/support/storage", "tests/support/emulation", "tests/support/host", "tests/support")
+sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", *SUPPORT)]
 
 import storage_machine as machine
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Programs that the Makefile calls by path are executable, and the planning benchmarks run at a small size."""
+"""Programs that the Makefile calls are executable, benchmarks begin, and those of planning run at a small size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,20 @@ def test_programs_that_the_makefile_calls_are_executable():
     assert [path for path in sorted(called) if not os.access(ROOT / path, os.X_OK)] == []
 
 
+BENCHMARKS = [
+    str(path.relative_to(ROOT))
+    for path in sorted(ROOT.glob("benchmarks/**/*.py"))
+    if "__main__" in path.read_text("utf-8")
+]
+IMPORT = "import runpy, sys; sys.path[0] = sys.argv[2]; runpy.run_path(sys.argv[1], run_name='imported')"
+
+
 # `make bench` runs all benchmarks at their full size.
+@pytest.mark.parametrize("file", BENCHMARKS)
+def test_a_benchmark_finds_what_it_imports(file: str) -> None:
+    subprocess.run([sys.executable, "-c", IMPORT, file, str(Path(file).parent)], cwd=ROOT, check=True)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "counted"),
