@@ -128,7 +128,7 @@ class Site:
         (signature,) = signer.sign([data], sign.MANIFEST)
         self.store = Store(str(folder / "store"))
         self.store.publish(data, signature, BOOT_SCRIPT, sample.files(folder / "blobs"))
-        self.servers = [HttpServer(network, folder / "store", port) for port in PORTS]
+        self.servers = [HttpServer(network, folder / "store", port, address="0.0.0.0") for port in PORTS]
         self.bin = folder / "bin"
         self.bin.mkdir()
         subprocess.run(["busybox", "--install", "-s", self.bin], check=True)

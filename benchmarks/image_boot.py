@@ -144,13 +144,15 @@ def boot(way: str, site: BuildHost, folder: Path) -> Boot:
     try:
         store = Path(site.store.path)
         server = HttpServer(network, store, 8001)
+        node_script = store / "nodes" / f"{MAC.replace(':', '-')}.ipxe"
+        node_script.unlink(missing_ok=True)
         node = {"name": NODE, "mac": MAC, "digest": site.store.current("node")}
         node |= {"servers": [server.url], "report": f"{server.url}/report"}
         node_scripts.ensure(site.store, [node], False)
         keys = Signer(str(site.keys / "image.key"), str(site.keys / "image.pub"))
         issue.ensure(site.store, issue.StatementRequest([node]), [], keys, issue.Terms(90, int(time.time())), False)
         if way != OURS:
-            (store / "nodes" / f"{MAC.replace(':', '-')}.ipxe").write_text(script(way, site, server.url))
+            node_script.write_text(script(way, site, server.url))
         network.dnsmasq([server.url])
         machine = Node(network, [])
         while not wire_bytes(network)[0]:

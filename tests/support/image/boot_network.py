@@ -174,6 +174,7 @@ class HttpServer:
         slow_kib_s: int = 0,
         discovery: Mapping[str, Any] | None = None,
         crash_dumps_gib: int = 0,
+        address: str = SERVER,
     ) -> None:
         self.network = network
         self.url = f"http://{SERVER}:{port}"
@@ -185,7 +186,7 @@ class HttpServer:
             port,
             nodes=[{"name": NODE, "mac": MAC, "address": NODE_ADDRESS}],
             discovery=discovery,
-            address=SERVER,
+            address=address,
             crash_dumps_gib=crash_dumps_gib,
         )
         if slow_kib_s:
