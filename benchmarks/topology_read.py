@@ -105,7 +105,7 @@ def code() -> bytes:
     """Return a tar archive with the library, laid out for Python's imports, and the program that measures it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for part in ("pci", "topology"):
+        for part in ("common", "pci", "topology"):
             for path in sorted((ROOT / "plugins/module_utils" / part).rglob("*.py")):
                 archive.add(path, f"{PACKAGE}/{path.relative_to(ROOT)}")
         measure = tarfile.TarInfo("measure.py")
