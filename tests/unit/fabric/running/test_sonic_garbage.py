@@ -123,6 +123,7 @@ def reshaped(config, shape):
 def test_each_setting_in_another_shape_is_read_or_refused(shape):
     for place, text in reshaped({**default_config(PORTS[:1]), **OTHER_TABLES}, shape):
         assert refusal(sonic.parse, text, "leaf1").startswith("leaf1: "), place
+        assert refusal(sonic.remediation, text, switch("sonic", PORTS[:1])).startswith("leaf1: "), place
     for place, text in reshaped(DELL, shape):
         assert refusal(dell_sonic.parse, text, "leaf1").startswith("leaf1: "), place
         for backup, running in ((text, "{}"), (json.dumps(DELL), text)):

@@ -67,6 +67,7 @@ OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
 REFERRING = {*MAPS, "scheduler", "wred_profile", "profile", "pool"}  # fields with a reference
 EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # in queue entries on NVIDIA's and some other vendors' platforms
 HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
+PROFILE_LISTS = ("BUFFER_PORT_INGRESS_PROFILE_LIST", "BUFFER_PORT_EGRESS_PROFILE_LIST")
 
 
 def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
@@ -109,7 +110,7 @@ class _Target:
     def __init__(self, db: ConfigDb, wanted: Switch) -> None:
         self.db = db
         self.wanted = wanted
-        for table in (*SHARED, *OF_PORTS, "BUFFER_POOL", "VERSIONS"):
+        for table in (*SHARED, *OF_PORTS, *PROFILE_LISTS, "BUFFER_POOL", "VERSIONS"):
             db.table(table)  # refuses it here if it is not a table
         self.tables: dict[str, Any] = {
             table: copy.deepcopy(entries) if table in SHARED or table in OF_PORTS else entries
@@ -346,8 +347,8 @@ class _Target:
     def _drop_unused(self) -> None:
         used = {
             name_referred
-            for table in (*OF_PORTS, "BUFFER_PORT_INGRESS_PROFILE_LIST", "BUFFER_PORT_EGRESS_PROFILE_LIST")
-            for entry in (self.tables.get(table) or {}).values()
+            for table in (*OF_PORTS, *PROFILE_LISTS)
+            for entry in self.tables.get(table, {}).values()
             for name_referred in references(entry)
         }
         for table in SHARED:
